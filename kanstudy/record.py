@@ -1,0 +1,350 @@
+"""The record: everything measured at one point, its units in the field names, written and read atomically.
+
+One JSON file a point, `<results>/<experiment>/<point_id>.json`. Missing is null, never -1 or 0. Raw times are
+kept; what can be derived (medians, efficiencies, bandwidths) is not stored. All arms of a record hold the same
+complete rounds, so that they can be compared pair by pair.
+
+Standard library only: the worker writes records on a cluster's own Python, the analysis reads them anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kanstudy.spec import PointSpec, RunSpec
+
+SCHEMA_VERSION = 1
+SOURCES = ("measured", "emulated", "simulated")
+STATUSES = ("ok", "partial", "oom", "nan", "failed", "timeout")
+FINAL_FAULTS = ("oom", "nan")
+"""Faults of the point itself: measuring it again gives the same. `failed` and `timeout` are tried again."""
+
+
+class RecordError(ValueError):
+    """A file that is no valid record; the message names the file, the field and what is wrong."""
+
+
+@dataclass(kw_only=True)
+class Round:
+    """One arm's blocks in one complete round.
+
+    Lists run over `active_ranks`, in their order. `rank_step_times_s[i][k]` is the k-th timed step of rank
+    `active_ranks[i]`; `rank_block_times_s[i]` is first start to last end. `order` is the block's place among all
+    blocks of its round. `reference_kernel_s` times a fixed kernel just before the block (the machine's own drift),
+    `foreign_cpu_share` is the share of the rank's cores that others used meanwhile, `minor_faults` counts page
+    faults a step.
+    """
+
+    launch: int
+    index: int
+    order: int
+    active_ranks: list[int]
+    rank_step_times_s: list[list[float]]
+    rank_block_times_s: list[float]
+    reference_kernel_s: list[float]
+    foreign_cpu_share: list[float | None]
+    minor_faults: list[float | None]
+    started_utc: str
+
+
+@dataclass(kw_only=True)
+class Arm:
+    """One arm of a point: its rounds, and what the separate instrumented pass saw, `[rank][step]`.
+
+    `bucket_ready_s[rank][step][bucket]` is when a gradient bucket was complete, from the start of backward;
+    `bucket_bytes[bucket]` its size. `peak_memory_bytes[rank]` is the most that tensors held during a step:
+    parameters, gradients, optimizer state, data of the step, activations and buckets.
+    """
+
+    status: str = "ok"
+    rounds: list[Round] = field(default_factory=list)
+    forward_s: list[list[float]] | None = None
+    backward_s: list[list[float]] | None = None
+    optimizer_s: list[list[float]] | None = None
+    data_wait_s: list[list[float]] | None = None
+    bucket_ready_s: list[list[list[float]]] | None = None
+    bucket_bytes: list[int] | None = None
+    peak_memory_bytes: list[int] | None = None
+
+
+@dataclass(kw_only=True)
+class AllReduce:
+    """Blocking all-reduces of one message size; `times_s[i]` is the slowest rank's time of repeat i."""
+
+    message_bytes: int
+    times_s: list[float]
+
+
+@dataclass(kw_only=True)
+class Fault:
+    """Why a record is not `ok`: what happened, in which arm and step (from 0, warm-up included), on which rank."""
+
+    reason: str
+    arm: str | None = None
+    rank: int | None = None
+    step: int | None = None
+    log_tail: str | None = None
+
+
+@dataclass(kw_only=True)
+class Record:
+    """All that was measured at one point; see the groups of fields. `flops_per_sample` counts the matrix products
+    of forward and backward (three times forward's 2·in·out·terms), for one row of data."""
+
+    # identity
+    point_id: str
+    experiment: str
+    profile: str
+    source: str
+    status: str
+    conditions: str | None
+    seed: int
+    attempt: int = 1
+    error: Fault | None = None
+    schema_version: int = SCHEMA_VERSION
+    # scale
+    world_size: int
+    nodes: int | None
+    ranks_per_node: int | None
+    placement: str
+    threads_per_rank: int
+    oversubscribed: bool = False
+    backend: str
+    device_type: str
+    device_name: str | None
+    # batch, data
+    scaling: str
+    local_batch_size: int
+    global_batch_size: int
+    dataset: str
+    n_samples: int
+    optimizer: str
+    learning_rate: float
+    # model
+    model: str
+    layer_widths: list[int]
+    grid_size: int | None
+    spline_order: int | None
+    operator: str | None
+    n_params: int | None = None
+    gradient_bytes: int | None = None
+    flops_per_sample: float | None = None
+    # settings
+    bucket_cap_mb: float
+    comm_hook: str
+    sync_buffers: bool
+    dtype: str
+    tf32: bool
+    # how it was measured
+    rounds_planned: int
+    launches_planned: int
+    block_s: float
+    warmup_steps: int
+    warmup_s: float
+    # what was measured
+    arms: dict[str, Arm]
+    loss_first: float | None = None
+    loss_last: float | None = None
+    holdout_loss: float | None = None
+    train_steps: int | None = None
+    out_of_grid_share: list[float] | None = None
+    allreduce: list[AllReduce] = field(default_factory=list)
+    # provenance
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def rounds_of_launch(self, launch: int) -> int:
+        """Complete rounds that this record holds of one launch."""
+        return min((sum(r.launch == launch for r in arm.rounds) for arm in self.arms.values()), default=0)
+
+    def is_complete(self, rounds: int, launches: int) -> bool:
+        """Whether every one of `launches` launches has `rounds` complete rounds, and the rest was measured too."""
+        return self.status == "ok" and all(self.rounds_of_launch(index) >= rounds for index in range(launches))
+
+    def is_final(self, rounds: int, launches: int) -> bool:
+        """Whether there is nothing left to measure: complete, or a fault of the point itself."""
+        return self.status in FINAL_FAULTS or self.is_complete(rounds, launches)
+
+
+def blank_record(point: PointSpec, run: RunSpec, status: str = "partial") -> Record:
+    """The record of a point of which nothing is measured yet: all that the plan alone tells."""
+    return Record(
+        point_id=point.point_id,
+        experiment=point.experiment,
+        profile=run.profile,
+        source="measured",
+        status=status,
+        conditions=None,
+        seed=point.seed,
+        world_size=point.world_size,
+        nodes=None,
+        ranks_per_node=None,
+        placement=point.placement,
+        threads_per_rank=run.threads_per_rank,
+        oversubscribed=run.oversubscribed,
+        backend=run.backend,
+        device_type=run.device,
+        device_name=None,
+        scaling=point.scaling,
+        local_batch_size=point.local_batch_size,
+        global_batch_size=point.global_batch_size,
+        dataset=point.dataset,
+        n_samples=point.n_samples,
+        optimizer=point.optimizer,
+        learning_rate=point.learning_rate,
+        model=point.model,
+        layer_widths=list(point.layer_widths),
+        grid_size=point.grid_size,
+        spline_order=point.spline_order,
+        operator=point.operator,
+        bucket_cap_mb=point.bucket_cap_mb,
+        comm_hook=point.comm_hook,
+        sync_buffers=point.sync_buffers,
+        dtype=point.dtype,
+        tf32=point.tf32,
+        rounds_planned=run.rounds,
+        launches_planned=run.launches,
+        block_s=point.block_s,
+        warmup_steps=point.warmup_steps,
+        warmup_s=point.warmup_s,
+        arms={arm: Arm() for arm in point.arms},
+        provenance=dict(run.provenance),
+    )
+
+
+def record_path(results_dir: Path | str, experiment: str, point_id: str) -> Path:
+    """Where the record of a point lies."""
+    return Path(results_dir) / experiment / f"{point_id}.json"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part; `OSError` leaves the old."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def write_record(record: Record, results_dir: Path | str) -> Path:
+    """Write the record to its place, atomically. Returns the path; raises `OSError` where that fails."""
+    path = record_path(results_dir, record.experiment, record.point_id)
+    values = dataclasses.asdict(record)
+    # seven digits are finer than any clock resolves a step; they keep a record of many short steps small
+    values |= {name: _rounded(values[name]) for name in ("arms", "allreduce")}
+    text = json.dumps(_finite(values), separators=(",", ":"), allow_nan=False)
+    write_atomically(path, text)
+    return path
+
+
+def _mapped(value: Any, change: Callable[[float], float | None]) -> Any:
+    if isinstance(value, float):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _mapped(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_mapped(item, change) for item in value]
+    return value
+
+
+def _rounded(value: Any) -> Any:
+    return _mapped(value, lambda number: float(f"{number:.7g}"))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: both become null."""
+    return _mapped(value, lambda number: number if math.isfinite(number) else None)
+
+
+def read_record(path: Path | str) -> Record:
+    """Read and check one record.
+
+    Raises `RecordError` naming file and field where it is not JSON, not of this schema, or inconsistent in itself
+    (another point's name, arms with different rounds); `OSError` where it cannot be read.
+    """
+    path = Path(path)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise RecordError(f"{path}: not JSON: {error}") from error
+    try:
+        record = record_from_dict(values)
+    except RecordError as error:
+        raise RecordError(f"{path}: {error}") from error
+    if record.point_id != path.stem:
+        raise RecordError(f"{path}: point_id {record.point_id!r} does not belong in this file")
+    return record
+
+
+def record_from_dict(values: object) -> Record:
+    """A `Record` from the dictionary that `dataclasses.asdict` gives; `RecordError` names what is wrong."""
+    if not isinstance(values, dict):
+        raise RecordError("a record is a JSON object")
+    version = values.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise RecordError(f"schema_version {version!r}: this version of kanstudy reads {SCHEMA_VERSION}")
+    record = _build(Record, values, "record")
+    record.error = None if values["error"] is None else _build(Fault, values["error"], "error")
+    record.arms = {name: _arm(name, arm) for name, arm in _mapping(values["arms"], "arms").items()}
+    record.allreduce = [_build(AllReduce, item, "allreduce") for item in _sequence(values["allreduce"], "allreduce")]
+    if record.status not in STATUSES:
+        raise RecordError(f"status {record.status!r}: must be one of {', '.join(STATUSES)}")
+    if record.source not in SOURCES:
+        raise RecordError(f"source {record.source!r}: must be one of {', '.join(SOURCES)}")
+    if record.local_batch_size * record.world_size != record.global_batch_size:
+        raise RecordError("global_batch_size is not local_batch_size times world_size")
+    rounds = {name: sorted((r.launch, r.index) for r in arm.rounds) for name, arm in record.arms.items()}
+    if len({tuple(keys) for keys in rounds.values()}) > 1:
+        raise RecordError("arms hold different rounds, so they cannot be compared pair by pair")
+    if any(len(keys) != len(set(keys)) for keys in rounds.values()):
+        raise RecordError("a round is there twice")
+    return record
+
+
+def _arm(name: str, values: object) -> Arm:
+    where = f"arms.{name}"
+    arm = _build(Arm, values, where)
+    arm.rounds = [_build(Round, item, f"{where}.rounds") for item in _sequence(arm.rounds, f"{where}.rounds")]
+    for item in arm.rounds:
+        for column in ("rank_step_times_s", "rank_block_times_s", "reference_kernel_s"):
+            if len(_sequence(getattr(item, column), f"{where}.rounds.{column}")) != len(item.active_ranks):
+                raise RecordError(f"{where}.rounds.{column}: one entry an active rank")
+    return arm
+
+
+def _mapping(value: object, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise RecordError(f"{where}: must be an object")
+    return value
+
+
+def _sequence(value: object, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise RecordError(f"{where}: must be a list")
+    return value
+
+
+def _build(cls: type[Any], values: object, where: str) -> Any:
+    names = {item.name for item in dataclasses.fields(cls)}
+    given = set(_mapping(values, where))
+    for name in sorted(given - names):
+        raise RecordError(f"{where}: unknown field {name!r}")
+    for name in sorted(names - given):
+        raise RecordError(f"{where}: field {name!r} is missing")
+    return cls(**values)  # type: ignore[arg-type]  # a mapping, checked above

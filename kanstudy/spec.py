@@ -1,0 +1,260 @@
+"""What to measure: the specification of a point and of a launch.
+
+A *point* is the unit of the study: (experiment, world size, placement, batch, model, data). Its identity is a
+hash of everything that decides what is measured; how often it is measured (rounds, launches), where the files
+lie and what the profile is called do not belong to it. A *launch* is one start of all ranks, which measures many
+points on nested process groups.
+
+Standard library only: both the planner (no torch) and the worker (torch) import this module.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+ARMS = ("serial_global", "serial_local", "concurrent", "ddp_noop", "ddp")
+"""The five arms in the order of the attribution's chain; neighbours differ in one thing."""
+
+SCALINGS = ("strong", "weak")
+MODELS = ("kan", "mlp")
+OPTIMIZERS = ("adam", "sgd")
+DTYPES = ("float32", "float64")
+PLACEMENTS = ("packed", "spread")
+COMM_HOOKS = ("none", "allreduce")
+DEVICES = ("cpu", "cuda")
+BACKENDS = ("gloo", "nccl")
+
+_T = TypeVar("_T")
+
+
+class SpecError(ValueError):
+    """A specification that cannot be measured; the message names the field, its value and what is allowed."""
+
+
+def _require(condition: bool, field: str, value: object, allowed: str) -> None:
+    if not condition:
+        raise SpecError(f"{field} = {value!r}: must be {allowed}")
+
+
+def _require_one_of(field: str, value: object, allowed: tuple[str, ...]) -> None:
+    _require(value in allowed, field, value, "one of " + ", ".join(allowed))
+
+
+def _is_whole(value: object, minimum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+
+
+def _is_number(value: object, minimum: float) -> bool:
+    return (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= minimum
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointSpec:
+    """One point of one experiment.
+
+    `global_batch_size` rows are trained a step by `world_size` ranks, `local_batch_size` by each. `arms` are
+    measured interleaved, in blocks of about `block_s` seconds after at least `warmup_steps` steps and `warmup_s`
+    seconds. `phase_steps` instrumented steps an arm give phases, bucket times and memory; `train_steps` steps of
+    real training give the losses. `allreduce_bytes` are the message sizes of the blocking all-reduce benchmark.
+
+    Raises `SpecError` on any value outside what is allowed.
+    """
+
+    experiment: str
+    scaling: str
+    world_size: int
+    global_batch_size: int
+    dataset: str
+    n_samples: int
+    layer_widths: tuple[int, ...]
+    arms: tuple[str, ...]
+    model: str = "kan"
+    grid_size: int | None = 5
+    spline_order: int | None = 3
+    operator: str | None = "reference"
+    placement: str = "packed"
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    dtype: str = "float32"
+    tf32: bool = False
+    bucket_cap_mb: float = 25.0
+    comm_hook: str = "none"
+    sync_buffers: bool = False
+    allreduce_bytes: tuple[int, ...] = ()
+    train_steps: int = 0
+    phase_steps: int = 10
+    block_s: float = 1.0
+    warmup_steps: int = 5
+    warmup_s: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("layer_widths", "arms", "allreduce_bytes"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("learning_rate", "bucket_cap_mb", "block_s", "warmup_s"):  # 25 and 25.0 are one point
+            if _is_whole(getattr(self, name), 0):
+                object.__setattr__(self, name, float(getattr(self, name)))
+        _require(self.experiment.isidentifier(), "experiment", self.experiment, "a name of letters, digits and _")
+        _require_one_of("scaling", self.scaling, SCALINGS)
+        _require_one_of("model", self.model, MODELS)
+        _require_one_of("placement", self.placement, PLACEMENTS)
+        _require_one_of("optimizer", self.optimizer, OPTIMIZERS)
+        _require_one_of("dtype", self.dtype, DTYPES)
+        _require_one_of("comm_hook", self.comm_hook, COMM_HOOKS)
+        _require(len(self.arms) == len(set(self.arms)) and bool(self.arms), "arms", self.arms, "distinct, at least one")
+        for arm in self.arms:
+            _require_one_of("arms", arm, ARMS)
+        for name in ("world_size", "global_batch_size", "n_samples", "warmup_steps"):
+            _require(_is_whole(getattr(self, name), 1), name, getattr(self, name), "a whole number >= 1")
+        for name in ("train_steps", "phase_steps", "seed"):
+            _require(_is_whole(getattr(self, name), 0), name, getattr(self, name), "a whole number >= 0")
+        for name in ("learning_rate", "bucket_cap_mb", "block_s"):
+            _require(_is_number(getattr(self, name), 1e-12), name, getattr(self, name), "a number > 0")
+        _require(_is_number(self.warmup_s, 0), "warmup_s", self.warmup_s, "a number >= 0")
+        _require(
+            len(self.layer_widths) >= 2 and all(_is_whole(width, 1) for width in self.layer_widths),
+            "layer_widths",
+            self.layer_widths,
+            "at least two whole numbers >= 1",
+        )
+        _require(
+            all(_is_whole(size, 1) for size in self.allreduce_bytes),
+            "allreduce_bytes",
+            self.allreduce_bytes,
+            "whole numbers >= 1",
+        )
+        if self.model == "kan":
+            _require(_is_whole(self.grid_size, 1), "grid_size", self.grid_size, "a whole number >= 1")
+            _require(
+                _is_whole(self.spline_order, 0) and self.spline_order <= 5,  # type: ignore[operator]  # checked whole
+                "spline_order",
+                self.spline_order,
+                "0 to 5",
+            )
+            _require(bool(self.operator), "operator", self.operator, "the name of a KAN operator")
+        else:
+            for name in ("grid_size", "spline_order", "operator"):
+                _require(getattr(self, name) is None, name, getattr(self, name), "absent for an MLP")
+        _require(
+            self.global_batch_size % self.world_size == 0,
+            "global_batch_size",
+            self.global_batch_size,
+            f"divisible by the world size {self.world_size}, or the ranks' mean gradients are not the global mean",
+        )
+        _require(
+            self.n_samples >= self.global_batch_size,
+            "n_samples",
+            self.n_samples,
+            f"at least one global batch ({self.global_batch_size} rows)",
+        )
+
+    @property
+    def local_batch_size(self) -> int:
+        """Rows a rank trains in one step."""
+        return self.global_batch_size // self.world_size
+
+    @property
+    def point_id(self) -> str:
+        """Readable name plus a hash of the specification, such as `strong_w4_b4096-3fa1c2`; never parsed."""
+        digest = hashlib.sha256(json.dumps(dataclasses.asdict(self), sort_keys=True).encode()).hexdigest()
+        return f"{self.scaling}_w{self.world_size}_b{self.global_batch_size}-{digest[:8]}"
+
+    @property
+    def blocks_per_round(self) -> int:
+        """Timed blocks in one round of this point: an arm is one, except `serial_local`, one a rank."""
+        return sum(self.world_size if arm == "serial_local" else 1 for arm in self.arms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One launch: what all ranks of one torchrun (or one allocation) measure; the worker's PLAN file.
+
+    `rounds` complete rounds are wanted of launch number `launch` (from 0, of `launches`). `data_files` maps each
+    point's `dataset` and `n_samples`, joined by `data_key`, to the `.npz` that holds it. Ranks run
+    `threads_per_rank` threads each and, if `pin`, stay on cores of their own. A collective that takes longer than
+    `collective_timeout_s` ends the launch. No new round begins that would not end before `deadline_unix_s`.
+    """
+
+    profile: str
+    experiment: str
+    points: tuple[PointSpec, ...]
+    data_files: dict[str, str]
+    results_dir: str
+    progress_file: str
+    rounds: int
+    launch: int = 0
+    launches: int = 1
+    device: str = "cpu"
+    backend: str = "gloo"
+    threads_per_rank: int = 1
+    pin: bool = True
+    oversubscribed: bool = False
+    collective_timeout_s: float = 300.0
+    deadline_unix_s: float | None = None
+    seed: int = 0
+    provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", tuple(self.points))
+        _require(len(self.points) > 0, "points", self.points, "at least one")
+        ids = [point.point_id for point in self.points]
+        _require(len(ids) == len(set(ids)), "points", ids, "distinct")
+        _require_one_of("device", self.device, DEVICES)
+        _require_one_of("backend", self.backend, BACKENDS)
+        for name in ("rounds", "launches", "threads_per_rank"):
+            _require(_is_whole(getattr(self, name), 1), name, getattr(self, name), "a whole number >= 1")
+        _require(_is_whole(self.launch, 0), "launch", self.launch, "a whole number >= 0")
+        _require(
+            _is_number(self.collective_timeout_s, 1), "collective_timeout_s", self.collective_timeout_s, "seconds >= 1"
+        )
+        for point in self.points:
+            _require(data_key(point) in self.data_files, "data_files", data_key(point), "a file for each data set")
+
+    @property
+    def world_size(self) -> int:
+        """Ranks to start: the largest world size of all points."""
+        return max(point.world_size for point in self.points)
+
+
+def data_key(point: PointSpec) -> str:
+    """The name under which a launch knows the point's data: data set, rows and seed."""
+    return f"{point.dataset}/{point.n_samples}/{point.seed}"
+
+
+def to_json(spec: PointSpec | RunSpec) -> str:
+    """The specification as JSON text, for `run_spec_from_json` or a plan kept with the results."""
+    return json.dumps(dataclasses.asdict(spec), indent=1)
+
+
+def _build(cls: type[_T], values: dict[str, Any]) -> _T:
+    names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]  # both are dataclasses
+    unknown = sorted(set(values) - names)
+    if unknown:
+        raise SpecError(f"{cls.__name__}: unknown field {unknown[0]!r}")
+    try:
+        return cls(**values)
+    except TypeError as error:
+        raise SpecError(f"{cls.__name__}: {error}") from error
+
+
+def point_from_dict(values: dict[str, Any]) -> PointSpec:
+    """A `PointSpec` from its dictionary; `SpecError` on an unknown or missing field or a bad value."""
+    return _build(PointSpec, values)
+
+
+def run_spec_from_json(text: str) -> RunSpec:
+    """A `RunSpec` from the text of a PLAN file; `SpecError` on anything that is not one."""
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SpecError(f"the plan is not JSON: {error}") from error
+    if not isinstance(values, dict) or not isinstance(values.get("points"), list):
+        raise SpecError("the plan must be an object with a list of points")
+    return _build(RunSpec, values | {"points": tuple(point_from_dict(point) for point in values["points"])})
