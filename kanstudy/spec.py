@@ -176,10 +176,10 @@ class PointSpec:
 class RunSpec:
     """One launch: what all ranks of one torchrun (or one allocation) measure; the worker's PLAN file.
 
-    `rounds` complete rounds are wanted of launch number `launch` (from 0, of `launches`). `data_files` maps each
-    point's `dataset` and `n_samples`, joined by `data_key`, to the `.npz` that holds it. Ranks run
-    `threads_per_rank` threads each and, if `pin`, stay on cores of their own. A collective that takes longer than
-    `collective_timeout_s` ends the launch. No new round begins that would not end before `deadline_unix_s`.
+    `rounds[point_id]` complete rounds of each point are wanted of launch number `launch` (from 0, of `launches`).
+    `data_files[data_key(point)]` is the `.npz` that holds the point's data. Ranks run `threads_per_rank` threads each
+    and, if `pin`, stay on cores of their own. A collective that takes longer than `collective_timeout_s` ends the
+    launch. No new round begins that would not end before `deadline_unix_s`.
     """
 
     profile: str
@@ -188,7 +188,7 @@ class RunSpec:
     data_files: dict[str, str]
     results_dir: str
     progress_file: str
-    rounds: int
+    rounds: dict[str, int]
     launch: int = 0
     launches: int = 1
     device: str = "cpu"
@@ -208,7 +208,10 @@ class RunSpec:
         _require(len(ids) == len(set(ids)), "points", ids, "distinct")
         _require_one_of("device", self.device, DEVICES)
         _require_one_of("backend", self.backend, BACKENDS)
-        for name in ("rounds", "launches", "threads_per_rank"):
+        _require(set(self.rounds) == set(ids), "rounds", sorted(self.rounds), "given for every point and no other")
+        for point_id, rounds in self.rounds.items():
+            _require(_is_whole(rounds, 1), f"rounds[{point_id}]", rounds, "a whole number >= 1")
+        for name in ("launches", "threads_per_rank"):
             _require(_is_whole(getattr(self, name), 1), name, getattr(self, name), "a whole number >= 1")
         _require(_is_whole(self.launch, 0), "launch", self.launch, "a whole number >= 0")
         _require(
