@@ -1,0 +1,48 @@
+"""Finding, continuing and setting aside the record of a point."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kanstudy.record import Record, RecordError, blank_record, read_record, record_path
+from kanstudy.spec import PointSpec, RunSpec
+
+
+def open_record(run: RunSpec, point: PointSpec, conditions: str) -> Record:
+    """The record to go on with: the point's own where it was measured under the same conditions, else a new one.
+
+    What cannot go on (other conditions, unreadable, not measured) is moved to `aside/` next to it, never deleted.
+    """
+    path = record_path(run.results_dir, point.experiment, point.point_id)
+    if not path.exists():
+        return blank_record(point, run)
+    try:
+        record = read_record(path)
+    except RecordError:
+        set_aside(path)
+        return blank_record(point, run)
+    has_rounds = any(arm.rounds for arm in record.arms.values())
+    if record.source != "measured" or set(record.arms) != set(point.arms):
+        set_aside(path)
+        return blank_record(point, run)
+    if record.conditions != conditions:
+        if has_rounds:
+            set_aside(path)
+        fresh = blank_record(point, run)
+        fresh.attempt = record.attempt + 1
+        return fresh
+    record.status, record.error, record.attempt = "partial", None, record.attempt + 1
+    record.profile = run.profile
+    record.rounds_planned, record.launches_planned = run.rounds[point.point_id], run.launches
+    return record
+
+
+def set_aside(path: Path) -> Path:
+    """Move a record out of the way under a name that tells when; the new path."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+    aside = path.parent / "aside" / f"{path.stem}.{stamp}.json"
+    aside.parent.mkdir(exist_ok=True)
+    os.replace(path, aside)
+    return aside
