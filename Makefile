@@ -47,5 +47,5 @@ $(RUN) $(DEV): pyproject.toml constraints.txt
 	@$(BIN)/python -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(VERSION)")' || { \
 	  echo ".venv has another Python than $(PYTHON) ($(VERSION)): run make clean first" >&2; exit 1; }
 	@echo "Installing into .venv (once; a few minutes) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '$(INSTALL)'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '$(INSTALL)'
 	@touch $@
