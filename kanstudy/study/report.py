@@ -1,0 +1,53 @@
+"""The executed final notebook as one self-contained HTML page: no code, no script, nothing fetched from elsewhere."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+from kanstudy.record import write_atomically
+from kanstudy.study.notebooks import read_notebook
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+body {{ max-width: 60rem; margin: 0 auto; padding: 1rem; color: #1a1a1a; background: #fff;
+       font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: break-word; }}
+h1, h2, h3 {{ line-height: 1.25; }}
+img, svg {{ max-width: 100%; height: auto; }}
+pre {{ overflow-x: auto; font-size: 0.85rem; }}
+table {{ display: block; overflow-x: auto; border-collapse: collapse; margin: 1rem 0; font-size: 0.85rem; }}
+th, td {{ padding: 0.25rem 0.6rem; border-bottom: 1px solid #ddd; text-align: right; vertical-align: top; }}
+thead th {{ border-bottom: 2px solid #555; }}
+th:first-child, td:first-child {{ text-align: left; }}
+.anchor-link {{ display: none; }}
+</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def write_report(notebook: Path, output: Path, title: str) -> None:
+    """Write the page for an executed notebook to `output`, replacing it as a whole; `NotebookError` if unreadable."""
+    from nbconvert import HTMLExporter  # imported where it is needed: takes a second
+
+    exporter = HTMLExporter(
+        template_name="basic",  # the body alone: the other templates load scripts and fonts from elsewhere
+        exclude_input=True,
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+        embed_images=True,
+    )
+    node = read_notebook(notebook)
+    node.metadata.pop("widgets", None)
+    body, _ = exporter.from_notebook_node(node, resources={"metadata": {"path": str(notebook.parent)}})
+    write_atomically(output, _PAGE.format(title=html.escape(title), body=body))

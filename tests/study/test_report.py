@@ -1,0 +1,77 @@
+"""The HTML report stands alone: it opens without a network, on any width, and shows results instead of code."""
+
+from __future__ import annotations
+
+import base64
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from kanstudy.study.notebooks import NotebookError
+from kanstudy.study.report import write_report
+
+PNG = base64.b64encode(
+    b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89"
+).decode()
+
+
+class Page(HTMLParser):
+    """Every element with its attributes, and all text outside <style>."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Page:
+    (tmp_path / "beside.png").write_bytes(base64.b64decode(PNG))
+    output = nbformat.v4.new_output
+    code = nbformat.v4.new_code_cell("secret_code = 1", execution_count=1)
+    code.outputs = [
+        output("display_data", data={"image/png": PNG, "text/plain": "<Figure>"}),
+        output("execute_result", data={"text/html": "<table><tr><td>0.953</td></tr></table>"}, execution_count=1),
+        output("stream", name="stdout", text="printed <line> ü"),
+    ]
+    text = "# Strong scaling\n\n$E = S/p$ and [a paper](https://example.org)\n\n![](beside.png)"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text), code])
+    notebook.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
+    nbformat.write(notebook, tmp_path / "90.ipynb")
+    write_report(tmp_path / "90.ipynb", tmp_path / "out" / "report.html", "kanstudy: <laptop>")
+    return Page((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+
+
+def test_the_report_loads_nothing_from_elsewhere(page):
+    for tag, attributes in page.elements:
+        assert tag not in ("script", "link", "iframe", "object", "embed")
+        for name in ("src", "srcset", "data", "background"):
+            assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
+    assert "@import" not in page.text
+    assert "url(" not in page.text
+
+
+def test_the_report_shows_results_and_no_code(page):
+    assert [attributes["src"][:15] for tag, attributes in page.elements if tag == "img"] == ["data:image/png;"] * 2
+    assert "0.953" in page.text
+    assert "printed <line> ü" in page.text
+    assert "Strong scaling" in page.text
+    assert "kanstudy: <laptop>" in page.text
+    assert "secret_code" not in page.text
+    assert ("a", "https://example.org") in [(tag, attributes.get("href")) for tag, attributes in page.elements]
+
+
+def test_a_notebook_that_cannot_be_read_leaves_the_old_report(tmp_path):
+    (tmp_path / "report.html").write_text("old")
+    with pytest.raises(NotebookError):
+        write_report(tmp_path / "absent.ipynb", tmp_path / "report.html", "x")
+    assert (tmp_path / "report.html").read_text() == "old"
