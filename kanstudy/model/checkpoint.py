@@ -10,7 +10,7 @@ import torch
 
 from kanstudy.model.bspline import check_knots
 from kanstudy.model.build import model_from_config
-from kanstudy.model.kan import KAN, KANLayer
+from kanstudy.model.kan import KAN, KANLayer, float_type
 from kanstudy.model.mlp import MLP
 from kanstudy.record import write_atomically
 
@@ -20,14 +20,15 @@ _FORMAT = "kanstudy checkpoint 1"
 def save_checkpoint(model: KAN | MLP, path: Path | str) -> None:
     """Write the model's configuration, type, parameters and grids; a reader sees the old file or the new, never a part.
 
-    Raises `TypeError` for anything but a KAN or an MLP (of DDP, pass its `module`), `OSError` where writing fails.
+    Raises `TypeError` for anything but a float32 or float64 KAN or MLP (of DDP, pass its `module`), `OSError` where
+    writing fails.
     """
     if not isinstance(model, KAN | MLP):
         raise TypeError(f"model is a {type(model).__name__}: must be a KAN or an MLP (of DDP, its module)")
     content = {
         "format": _FORMAT,
         "config": model.config,
-        "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+        "dtype": str(float_type(next(model.parameters()).dtype)).removeprefix("torch."),
         "state_dict": model.state_dict(),
     }
     buffer = io.BytesIO()
