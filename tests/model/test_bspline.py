@@ -76,6 +76,17 @@ def test_sums_to_one_at_both_edges_and_is_zero_outside_the_support(order, grid_s
     assert (bspline_basis(outside.unsqueeze(-1), one_feature(knots), order) == 0).all()
 
 
+@LAWS
+@given(st.floats(-10, 10), st.floats(0.1, 10), st.integers(1, 200), st.integers(0, 5))
+def test_uniform_knots_hit_both_edges_exactly(low, length, grid_size, order):
+    high = low + length
+    for dtype in TOLERANCE:
+        knots = uniform_knots((low, high), grid_size, order, dtype)
+        edges = torch.tensor([low, high], dtype=dtype)
+        assert torch.equal(knots[[order, order + grid_size]], edges)
+        np.testing.assert_allclose(knots.diff(), length / grid_size, rtol=0, atol=1e-5)
+
+
 @st.composite
 def knots_and_points(draw):
     """Knots of any spacing, repeated ones among them, with points between, on and beyond them."""
