@@ -31,7 +31,10 @@ _BUFFER_FLAG = (
     if "forward_sync_buffers" in inspect.signature(DistributedDataParallel.__init__).parameters
     else "broadcast_buffers"
 )
-_OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+_OPTIMIZERS: dict[str, type[torch.optim.Adam] | type[torch.optim.SGD]] = {
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+}
 
 
 def turns(arm: str, members: tuple[int, ...], round_index: int) -> list[tuple[int, ...]]:
@@ -52,8 +55,8 @@ class Replica:
     """A model in its initial state with a fresh optimizer, wrapped as the arm demands.
 
     Made anew for every block: every block then trains the same steps from the same state, and nothing of another
-    arm (gradients, moments, reducer) is left. Collective over `group` for the DDP arms. `hook` takes the place of the one that does nothing in
-    `ddp_noop`.
+    arm (gradients, moments, reducer) is left. Collective over `group` for the DDP arms. `hook`
+    takes the place of the one that does nothing in `ddp_noop`.
     """
 
     def __init__(
@@ -98,7 +101,7 @@ def _wrap(
         model,
         device_ids=[device] if device.type == "cuda" else None,
         process_group=group,
-        bucket_cap_mb=point.bucket_cap_mb,  # type: ignore[arg-type]  # a fraction of a MiB is allowed
+        bucket_cap_mb=point.bucket_cap_mb,  # a fraction of a MiB is allowed
         **options,
     )
     if arm == "ddp_noop":

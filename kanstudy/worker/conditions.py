@@ -71,7 +71,9 @@ def describe_launch(run: RunSpec, ranks: Ranks, cores: tuple[int, ...] | None) -
     }
 
 
-def of_point(launch: dict[str, Any], point: PointSpec, members: tuple[int, ...], operator: str | None) -> dict[str, Any]:
+def of_point(
+    launch: dict[str, Any], point: PointSpec, members: tuple[int, ...], operator: str | None
+) -> dict[str, Any]:
     """The conditions of one point: those of the launch, on the point's own ranks, and the operator that ran."""
     return launch | {
         "hosts": [launch["hosts"][member] for member in members],
@@ -87,7 +89,7 @@ def fingerprint(conditions: dict[str, Any]) -> str:
     Which of equal devices a rank got and how its clock stood at that moment do not count: a requeued job rarely
     gets the same, and the reference kernel shows it where it matters.
     """
-    ranks = [{name: rank[name] for name in ("device_name",)} for rank in conditions["ranks"]]
+    ranks = [rank["device_name"] for rank in conditions["ranks"]]
     text = json.dumps(conditions | {"ranks": ranks}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

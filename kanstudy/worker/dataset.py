@@ -21,9 +21,9 @@ few enough to leave the memory to the model."""
 def map_arrays(path: Path | str) -> dict[str, np.ndarray]:
     """The arrays of an uncompressed `.npz`, memory-mapped read-only (`numpy.load` cannot map inside an archive).
 
-    Raises `ValueError` where a numeric member is compressed, `OSError` where the file cannot be read.
+    Raises `ValueError` where a member is compressed or not in C order, `OSError` where the file cannot be read.
     """
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
         for member in archive.infolist():
             if member.compress_type != zipfile.ZIP_STORED:
@@ -37,14 +37,15 @@ def map_arrays(path: Path | str) -> dict[str, np.ndarray]:
                 (2, 0): np.lib.format.read_array_header_2_0,
             }[version]
             shape, fortran_order, dtype = read_header(file)
-            if dtype.kind == "f":
-                order = "F" if fortran_order else "C"
-                if 0 in shape:
-                    arrays[Path(member.filename).stem] = np.empty(shape, dtype, order)  # nothing there to map
-                    continue
-                arrays[Path(member.filename).stem] = np.memmap(
-                    path, dtype, mode="r", offset=file.tell(), shape=shape, order=order
-                )
+            if dtype.kind != "f":
+                continue  # the description, text that ranks do not need
+            if fortran_order:
+                raise ValueError(f"{path}: {member.filename} is not in C order, so its rows cannot be mapped")
+            name = Path(member.filename).stem
+            if 0 in shape:
+                arrays[name] = np.empty(shape, dtype)  # an empty file region cannot be mapped
+            else:
+                arrays[name] = np.memmap(str(path), dtype, mode="r", offset=file.tell(), shape=shape)
     return arrays
 
 

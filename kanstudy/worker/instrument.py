@@ -115,7 +115,7 @@ def measure_peak_memory(
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         _three_steps(point, arm, device, group, batches)
     held = peak = 0
-    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]  # type: ignore[union-attr]  # set after the run
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
     for event in sorted(events, key=lambda event: event.start_ns()):
         held += event.nbytes()
         peak = max(peak, held)

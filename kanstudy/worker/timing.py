@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import time
@@ -88,7 +89,7 @@ class _CpuClock:
 
     def read(self) -> tuple[list[float], float]:
         marks = self._marks
-        return [after - before for before, after in zip(marks, marks[1:], strict=False)], marks[-1] - marks[0]
+        return [after - before for before, after in itertools.pairwise(marks)], marks[-1] - marks[0]
 
 
 class _CudaClock:
@@ -100,9 +101,7 @@ class _CudaClock:
 
     def read(self) -> tuple[list[float], float]:
         self._marks[-1].synchronize()
-        times = [
-            before.elapsed_time(after) / 1e3 for before, after in zip(self._marks, self._marks[1:], strict=False)
-        ]
+        times = [before.elapsed_time(after) / 1e3 for before, after in itertools.pairwise(self._marks)]
         return times, self._marks[0].elapsed_time(self._marks[-1]) / 1e3
 
 
@@ -132,7 +131,7 @@ class ForeignLoad:
         self._wall = time.perf_counter()
 
     def share(self) -> float | None:
-        """Foreign busy time over elapsed time, a core; a little below 0 within the clock's grain. None: cannot be told."""
+        """Foreign busy time over elapsed time, a core; within the clock's grain it may be below 0. None: not known."""
         if not self._cores or self._busy is None:
             return None
         busy, wall = _busy_s(self._cores), time.perf_counter() - self._wall

@@ -1,0 +1,109 @@
+"""A point on its ranks: what all of them know of it, and how some work on it while the others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from kanstudy.record import Fault, Record
+from kanstudy.spec import PointSpec
+from kanstudy.worker.arms import Replica, uses_ddp
+from kanstudy.worker.dataset import Dataset, ResidentBatches
+from kanstudy.worker.ranks import Ranks, align
+from kanstudy.worker.timing import Batch, Block, time_block
+
+_T = TypeVar("_T")
+
+
+class PointFault(Exception):
+    """The point itself cannot be measured: `status` is the record's (`oom`, `nan`), `fault` says why."""
+
+    def __init__(self, status: str, fault: Fault) -> None:
+        super().__init__(fault.reason)
+        self.status = status
+        self.fault = fault
+
+
+@dataclass
+class PointState:
+    """A point while it is measured, on this rank.
+
+    `position` and `batches` are None on a rank that is no member of the point's group; `record` is rank 0's, None
+    elsewhere. `steps[arm]` are its warm-up and timed steps a block, `round_s` about the time of one round.
+    """
+
+    point: PointSpec
+    members: tuple[int, ...]
+    group: dist.ProcessGroup
+    position: int | None
+    data: Dataset
+    batches: ResidentBatches | None
+    rounds: int
+    done: int
+    record: Record | None
+    steps: dict[str, tuple[int, int]] = field(default_factory=dict)
+    round_s: float = 0.0
+
+    def batches_of(self, arm: str) -> list[Batch]:
+        """The resident batches that this rank trains in an arm; `RuntimeError` on a rank outside the group."""
+        if self.batches is None or self.position is None:
+            raise RuntimeError("this rank is not a member of the point's group")
+        if arm == "serial_global":
+            return self.batches.global_batches()
+        return self.batches.local_batches(self.position)
+
+
+def together(ranks: Ranks, active: tuple[int, ...], work: Callable[[], _T]) -> dict[int, _T]:
+    """What `work` returns on each active rank, known to all; the others wait. Collective over the launch.
+
+    Raises `PointFault` on all ranks where one has not the memory. (A rank that lacks it in the middle of a
+    collective leaves the others to the collective's time-out.)
+    """
+    result: Any = None
+    if ranks.rank in active:
+        try:
+            result = work()
+        except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
+            if not _is_out_of_memory(error):
+                raise
+            result = Fault(reason=f"out of memory: {str(error).splitlines()[0]}", rank=ranks.rank)
+    results = ranks.gather(result)
+    for item in results:
+        if isinstance(item, Fault):
+            raise PointFault("oom", item)
+    return {rank: results[rank] for rank in active}
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)
+
+
+def run_blocks(
+    ranks: Ranks,
+    state: PointState,
+    arm: str,
+    active: tuple[int, ...],
+    steps: tuple[int, int],
+    cores: tuple[int, ...] | None,
+) -> dict[int, Block]:
+    """One block of an arm on the active ranks, `steps` of warm-up and timed. Collective over the launch.
+
+    `cores` are this rank's own. Raises `PointFault` on all ranks where memory lacks or a loss is not finite.
+    """
+    device = ranks.device
+
+    def block() -> Block:
+        replica = Replica(state.point, arm, device, state.group if uses_ddp(arm) else None)
+        meet = (lambda: align(state.group)) if len(active) > 1 else (lambda: None)
+        return time_block(replica.step, state.batches_of(arm), *steps, device, meet, cores)
+
+    blocks = together(ranks, active, block)
+    for rank, done in blocks.items():
+        if done.nan_step is not None:
+            reason = f"the loss is not finite at step {done.nan_step} of {arm}"
+            raise PointFault("nan", Fault(reason=reason, arm=arm, rank=rank, step=done.nan_step))
+    return blocks
