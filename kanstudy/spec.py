@@ -50,9 +50,7 @@ def _is_whole(value: object, minimum: int) -> bool:
 
 
 def _is_number(value: object, minimum: float) -> bool:
-    return (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= minimum
-    )
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= minimum
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_spec import make, make_run
+
+from kanstudy.record import (
+    AllReduce,
+    Fault,
+    Record,
+    RecordError,
+    Round,
+    blank_record,
+    read_record,
+    record_from_dict,
+    record_path,
+    write_record,
+)
+
+
+def block(launch: int = 0, index: int = 0, **changes: Any) -> Round:
+    values: dict[str, Any] = {
+        "launch": launch,
+        "index": index,
+        "order": 0,
+        "active_ranks": [0, 1],
+        "rank_step_times_s": [[0.1, 0.2], [0.1, 0.25]],
+        "rank_block_times_s": [0.3, 0.35],
+        "reference_kernel_s": [0.01, 0.01],
+        "foreign_cpu_share": [0.0, None],
+        "minor_faults": [0.0, 1.5],
+        "started_utc": "2026-01-01T00:00:00+00:00",
+    }
+    return Round(**(values | changes))
+
+
+def measured(rounds: int = 2, arms: tuple[str, ...] = ("ddp_noop", "ddp"), launches: int = 1) -> Record:
+    point = make(arms=arms)
+    record = blank_record(point, make_run(point), "ok")
+    for arm in record.arms.values():
+        arm.rounds = [block(launch, index) for launch in range(launches) for index in range(rounds)]
+    return record
+
+
+def test_a_record_survives_its_file(tmp_path: Path) -> None:
+    record = measured()
+    record.allreduce = [AllReduce(message_bytes=1024, times_s=[0.001, 0.002])]
+    record.error = Fault(reason="because", rank=1)
+    path = write_record(record, tmp_path)
+    assert path == record_path(tmp_path, "strong_scaling", record.point_id)
+    assert read_record(path) == record
+    assert [file.name for file in path.parent.iterdir()] == [path.name], "a temporary file was left"
+
+
+def test_what_is_not_finite_becomes_null_and_times_keep_seven_digits(tmp_path: Path) -> None:
+    record = measured()
+    record.loss_last = float("nan")
+    record.loss_first = 0.123456789012
+    record.arms["ddp"].rounds[0].rank_step_times_s = [[0.0123456789, 0.2], [0.1, 0.25]]
+    again = read_record(write_record(record, tmp_path))
+    assert again.loss_last is None
+    assert again.loss_first == 0.123456789012
+    assert again.arms["ddp"].rounds[0].rank_step_times_s[0][0] == 0.01234568
+
+
+@given(st.floats(1e-9, 1e3))
+def test_rounding_stays_below_a_clock_tick(seconds: float) -> None:
+    from kanstudy.record import _rounded
+
+    assert _rounded(seconds) == pytest.approx(seconds, rel=1e-6)
+
+
+def test_a_failed_write_leaves_the_old_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = measured(rounds=1)
+    path = write_record(record, tmp_path)
+    before = path.read_bytes()
+
+    def no_space(source: str, target: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", no_space)
+    with pytest.raises(OSError, match="No space left"):
+        write_record(measured(rounds=2), tmp_path)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_what_is_left_to_measure() -> None:
+    record = measured(rounds=3)
+    assert record.is_complete(3, 1)
+    assert not record.is_complete(4, 1)
+    assert not record.is_complete(3, 2)
+    assert measured(rounds=3, launches=2).is_complete(3, 2)
+    for status in ("partial", "failed", "timeout"):
+        assert not dataclasses.replace(record, status=status).is_final(3, 1)
+    for status in ("oom", "nan"):
+        assert dataclasses.replace(record, status=status).is_final(99, 9)
+
+
+def damage(change: str) -> dict[str, Any]:
+    values = json.loads(json.dumps(dataclasses.asdict(measured())))
+    if change == "version":
+        values["schema_version"] = 99
+    elif change == "unknown":
+        values["surprise"] = 1
+    elif change == "missing":
+        del values["device_name"]
+    elif change == "status":
+        values["status"] = "fine"
+    elif change == "source":
+        values["source"] = "guessed"
+    elif change == "batch":
+        values["local_batch_size"] = 31
+    elif change == "pairs":
+        values["arms"]["ddp"]["rounds"].pop()
+    elif change == "twice":
+        for arm in values["arms"].values():
+            arm["rounds"][1] = arm["rounds"][0]
+    elif change == "ranks":
+        values["arms"]["ddp"]["rounds"][0]["rank_step_times_s"].pop()
+    elif change == "rounds":
+        values["arms"]["ddp"]["rounds"] = {}
+    return values
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("version", "schema_version 99: this version of kanstudy reads 1"),
+        ("unknown", "unknown field 'surprise'"),
+        ("missing", "field 'device_name' is missing"),
+        ("status", "status 'fine': must be one of ok"),
+        ("source", "source 'guessed': must be one of measured"),
+        ("batch", "global_batch_size is not"),
+        ("pairs", "arms hold different rounds"),
+        ("twice", "a round is there twice"),
+        ("ranks", "rank_step_times_s: one entry an active rank"),
+        ("rounds", "must be a list"),
+    ],
+)
+def test_a_damaged_record_is_refused_by_name(tmp_path: Path, change: str, message: str) -> None:
+    path = tmp_path / f"{measured().point_id}.json"
+    path.write_text(json.dumps(damage(change)))
+    with pytest.raises(RecordError, match=message) as caught:
+        read_record(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "null", '"text"', "\x80"])
+def test_what_is_no_record_at_all_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(RecordError):
+        read_record(path)
+
+
+def test_a_record_under_another_name_is_refused(tmp_path: Path) -> None:
+    path = write_record(measured(), tmp_path)
+    other = path.rename(path.with_name("other.json"))
+    with pytest.raises(RecordError, match="does not belong in this file"):
+        read_record(other)
+
+
+def test_every_field_of_a_blank_record_can_be_read_back() -> None:
+    point = make()
+    record = blank_record(point, make_run(point))
+    assert record_from_dict(json.loads(json.dumps(dataclasses.asdict(record)))) == record
+    assert record.rounds_planned == 3
+    assert record.n_params is None

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kanstudy.spec import ARMS, PointSpec, RunSpec, SpecError, data_key, point_from_dict, run_spec_from_json, to_json
+
+
+def make(**changes: Any) -> PointSpec:
+    values: dict[str, Any] = {
+        "experiment": "strong_scaling",
+        "scaling": "strong",
+        "world_size": 2,
+        "global_batch_size": 64,
+        "dataset": "synthetic:4:1",
+        "n_samples": 128,
+        "layer_widths": (4, 8, 1),
+        "arms": ARMS,
+    }
+    return PointSpec(**(values | changes))
+
+
+def make_run(*points: PointSpec, **changes: Any) -> RunSpec:
+    values: dict[str, Any] = {
+        "profile": "tiny",
+        "experiment": "strong_scaling",
+        "points": points,
+        "data_files": {data_key(point): "data.npz" for point in points},
+        "results_dir": "results",
+        "progress_file": "progress.jsonl",
+        "rounds": {point.point_id: 3 for point in points},
+    }
+    return RunSpec(**(values | changes))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("scaling", "sideways", "one of strong, weak"),
+        ("world_size", 0, "whole number >= 1"),
+        ("world_size", True, "whole number >= 1"),
+        ("world_size", 2.0, "whole number >= 1"),
+        ("global_batch_size", 63, "divisible by the world size 2"),
+        ("n_samples", 63, r"at least one global batch \(64 rows\)"),
+        ("layer_widths", (4,), "at least two"),
+        ("layer_widths", (4, 0, 1), "at least two whole numbers"),
+        ("arms", (), "at least one"),
+        ("arms", ("ddp", "ddp"), "distinct"),
+        ("arms", ("fsdp",), "one of serial_global"),
+        ("model", "transformer", "one of kan, mlp"),
+        ("grid_size", None, "whole number >= 1"),
+        ("spline_order", 6, "0 to 5"),
+        ("optimizer", "lion", "one of adam, sgd"),
+        ("dtype", "bfloat16", "one of float32, float64"),
+        ("learning_rate", float("nan"), "a number > 0"),
+        ("bucket_cap_mb", 0, "a number > 0"),
+        ("block_s", -1.0, "a number > 0"),
+        ("warmup_s", float("inf"), "a number >= 0"),
+        ("allreduce_bytes", (0,), "whole numbers >= 1"),
+        ("experiment", "strong scaling", "letters, digits"),
+        ("seed", -1, "whole number >= 0"),
+    ],
+)
+def test_a_bad_value_is_named_with_what_is_allowed(field: str, value: object, message: str) -> None:
+    with pytest.raises(SpecError, match=message) as caught:
+        make(**{field: value})
+    assert str(caught.value).startswith(f"{field} = ")
+
+
+def test_an_mlp_has_no_grid() -> None:
+    with pytest.raises(SpecError, match="grid_size = 5: must be absent for an MLP"):
+        make(model="mlp", spline_order=None, operator=None)
+
+
+def test_the_id_is_readable_and_depends_on_all_that_is_measured() -> None:
+    point = make()
+    assert point.point_id.startswith("strong_w2_b64-")
+    others = [make(grid_size=6), make(arms=("ddp",)), make(seed=1), make(block_s=2.0), make(bucket_cap_mb=1.0)]
+    assert len({point.point_id, *(other.point_id for other in others)}) == 6
+    assert make(bucket_cap_mb=25).point_id == make(bucket_cap_mb=25.0).point_id
+    assert make(layer_widths=[4, 8, 1]).point_id == point.point_id
+
+
+def test_the_id_is_the_same_tomorrow() -> None:
+    """A changed id would orphan every record that was ever measured: change it only on purpose."""
+    assert make().point_id == "strong_w2_b64-fd51462c"
+
+
+def test_blocks_of_a_round() -> None:
+    assert make(world_size=4).blocks_per_round == 8
+    assert make(arms=("ddp_noop", "ddp")).blocks_per_round == 2
+    assert make(world_size=4).local_batch_size == 16
+
+
+@given(
+    world_size=st.sampled_from([1, 2, 4]),
+    widths=st.lists(st.integers(1, 9), min_size=2, max_size=4),
+    learning_rate=st.floats(1e-6, 1.0),
+    caps=st.floats(0.01, 100),
+    sizes=st.lists(st.integers(1, 1 << 30), max_size=3),
+)
+def test_a_plan_survives_its_file(
+    world_size: int, widths: list[int], learning_rate: float, caps: float, sizes: list[int]
+) -> None:
+    point = make(
+        world_size=world_size,
+        layer_widths=widths,
+        learning_rate=learning_rate,
+        bucket_cap_mb=caps,
+        allreduce_bytes=sizes,
+    )
+    run = make_run(point, make(seed=3))
+    again = run_spec_from_json(to_json(run))
+    assert again == run
+    assert [p.point_id for p in again.points] == [p.point_id for p in run.points]
+    assert again.world_size == max(2, world_size)
+    assert point_from_dict(json.loads(to_json(point))) == point
+
+
+def test_a_plan_is_read_strictly() -> None:
+    text = to_json(make_run(make()))
+    for bad, message in [
+        ("{", "not JSON"),
+        ("[]", "a list of points"),
+        (text.replace('"launches"', '"launchs"'), "unknown field 'launchs'"),
+        (text.replace('"seed"', '"sead"'), "unknown field 'sead'"),
+        (text.replace('"backend": "gloo"', '"backend": "mpi"'), "one of gloo, nccl"),
+    ]:
+        with pytest.raises(SpecError, match=message):
+            run_spec_from_json(bad)
+    without = json.loads(text)
+    del without["points"][0]["dataset"]
+    with pytest.raises(SpecError, match="dataset"):
+        run_spec_from_json(json.dumps(without))
+
+
+def test_a_plan_needs_distinct_points_with_rounds_and_data() -> None:
+    point = make()
+    with pytest.raises(SpecError, match="points"):
+        make_run(point, point)
+    with pytest.raises(SpecError, match="rounds"):
+        make_run(point, rounds={})
+    with pytest.raises(SpecError, match="data_files"):
+        make_run(point, data_files={})
+    assert dataclasses.replace(make_run(point, make(world_size=4))).world_size == 4
