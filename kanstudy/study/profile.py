@@ -1,0 +1,179 @@
+"""A profile: what to measure and on which machine. A TOML file, read strictly, with two places for what comes of it.
+
+`[study]` holds settings for all series, `[[study.<experiment>]]` one series each (what it gives wins), `[machine]`
+the machine; `kanstudy.study.series` lists the keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kanstudy
+from kanstudy.machine import gpu_count, usable_cores
+from kanstudy.study.series import SERIES, Machine, Series, Settings
+from kanstudy.study.strict import ProfileError, allowed, as_table, build
+
+__all__ = ["Profile", "ProfileError", "Study", "builtin_profiles", "figures_dir", "load_profile", "results_dir"]
+
+MAX_DEFAULT_WORLD_SIZE = 8
+"""Unless a profile names its world sizes, no more ranks than the published study had."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """`[study]`: a line about the profile, and the series of each experiment (none: it has no points)."""
+
+    description: str
+    series: dict[str, tuple[Series, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """A profile as read from `path`; `name` is the folder name of its results and figures."""
+
+    name: str
+    path: Path
+    study: Study
+    machine: Machine
+
+    @property
+    def device(self) -> str:
+        """Device type of the ranks: `cpu` or `cuda`."""
+        if self.machine.device == "auto":
+            return "cuda" if gpu_count() > 0 else "cpu"
+        return self.machine.device
+
+    @property
+    def backend(self) -> str:
+        """The collectives' backend that belongs to the device."""
+        return "nccl" if self.device == "cuda" else "gloo"
+
+    @property
+    def world_sizes(self) -> tuple[int, ...]:
+        """The world sizes to measure, ascending."""
+        if self.machine.world_sizes:
+            return tuple(sorted(self.machine.world_sizes))
+        carried = usable_cores() // self.machine.threads_per_rank
+        if self.device == "cuda":
+            carried = min(carried, gpu_count())
+        most = max(1, min(carried, MAX_DEFAULT_WORLD_SIZE))
+        return tuple(2**power for power in range(most.bit_length()))
+
+    @property
+    def is_oversubscribed(self) -> bool:
+        """Whether the largest world size has more threads than this machine has cores."""
+        return self.world_sizes[-1] * self.machine.threads_per_rank > usable_cores()
+
+    @property
+    def stall_timeout_s(self) -> float:
+        """Seconds without a sign of progress after which a launch is ended."""
+        return self.machine.stall_timeout_s or self.machine.collective_timeout_s + 60.0
+
+    def check_machine(self) -> None:
+        """Raise `ProfileError` where this machine cannot carry the largest world size."""
+        ranks, threads = self.world_sizes[-1], self.machine.threads_per_rank
+        where = f"{self.path} [machine] world_sizes = {list(self.world_sizes)}"
+        if self.device == "cuda" and ranks > gpu_count():
+            raise ProfileError(f"{where}: {ranks} ranks need a GPU each, this machine has {gpu_count()}")
+        if self.is_oversubscribed and not self.machine.allow_oversubscription:
+            raise ProfileError(
+                f"{where}: {ranks} ranks x {threads} threads_per_rank are more than the {usable_cores()} cores that"
+                " are usable here (by affinity, cgroup quota and physical cores)"
+            )
+
+
+def builtin_profiles() -> dict[str, Path]:
+    """Name and file of the profiles that come with kanstudy."""
+    folder = Path(str(importlib.resources.files("kanstudy"))) / "study" / "profiles"
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def load_profile(name_or_path: str | Path) -> Profile:
+    """The built-in profile of that name, or the one in a file whose name ends in `.toml`.
+
+    Raises `ProfileError` with one message for whatever is wrong with it.
+    """
+    builtin = builtin_profiles()
+    text = str(name_or_path)
+    if not text.endswith(".toml"):
+        if text not in builtin:
+            raise ProfileError(f"profile {text!r}: must be {allowed(text, builtin)}, or a path that ends in .toml")
+        return _read(builtin[text])
+    path = Path(text).expanduser().resolve()
+    if path.stem in builtin and path != builtin[path.stem].resolve():
+        raise ProfileError(f"{path}: named like the built-in profile {path.stem!r}, their results would mix: rename it")
+    return _read(path)
+
+
+def project_root() -> Path:
+    """The checkout in which the package lies; the current folder where it is installed elsewhere."""
+    checkout = Path(kanstudy.__file__).resolve().parent.parent
+    return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
+
+
+def results_dir(profile: Profile, given: str | Path = "") -> Path:
+    """Where the profile's records lie: the folder given, or `results/<profile>` of the project."""
+    return Path(given).expanduser().resolve() if str(given) else project_root() / "results" / profile.name
+
+
+def figures_dir(profile: Profile) -> Path:
+    """Where the profile's figures and tables lie: `figures/<profile>` of the project."""
+    return project_root() / "figures" / profile.name
+
+
+def _read(path: Path) -> Profile:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", path.stem):
+        raise ProfileError(f"{path}: the file's name becomes a folder's name: must be letters, digits, - and _ only")
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ProfileError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ProfileError(f"{path}: not TOML: {error}") from error
+    for name in tables:
+        if name not in ("study", "machine"):
+            raise ProfileError(f"{path}: unknown table [{name}]: must be {allowed(name, ('study', 'machine'))}")
+    study = as_table(tables.get("study", {}), f"{path} [study]")
+    where = f"{path} [machine]"
+    machine = build(Machine, as_table(tables.get("machine", {}), where), where)
+    if len(set(machine.world_sizes)) < len(machine.world_sizes):
+        raise ProfileError(f"{where} world_sizes = {list(machine.world_sizes)}: must be distinct")
+    return Profile(name=path.stem, path=path, study=_study(study, path), machine=machine)
+
+
+def _study(table: dict[str, Any], path: Path) -> Study:
+    where = f"{path} [study]"
+    shared = {field.name for field in dataclasses.fields(Settings)}
+    for name, value in table.items():
+        if name in shared or name in SERIES or name == "description":
+            continue
+        if isinstance(value, (dict, list)):
+            raise ProfileError(f"{where}: unknown experiment {name!r}: must be {allowed(name, SERIES)}")
+        raise ProfileError(f"{where}: unknown key {name!r}: must be {allowed(name, ['description', *sorted(shared)])}")
+    description = table.get("description", "")
+    if not isinstance(description, str):
+        raise ProfileError(f"{where} description = {description!r}: must be text")
+    defaults = {name: value for name, value in table.items() if name in shared}
+    build(Settings, defaults, where)  # a wrong default is reported where it stands, not in the first series
+    series = {name: _series(name, table.get(name, []), defaults, path) for name in SERIES}
+    if not any(series.values()):
+        raise ProfileError(
+            f"{where}: nothing to measure: give at least one of {', '.join(f'[[study.{n}]]' for n in SERIES)}"
+        )
+    return Study(description=description, series=series)
+
+
+def _series(experiment: str, tables: object, defaults: dict[str, Any], path: Path) -> tuple[Series, ...]:
+    where = f"{path} [[study.{experiment}]]"
+    if not isinstance(tables, list):
+        raise ProfileError(f"{where}: must be written with two brackets, one such table a series")
+    return tuple(
+        build(SERIES[experiment], as_table(table, f"{where} #{number}"), f"{where} #{number}", defaults)
+        for number, table in enumerate(tables, start=1)
+    )

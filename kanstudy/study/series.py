@@ -1,0 +1,106 @@
+"""What a profile may say: the keys of `[study]`, of each experiment's series, and of `[machine]`, with defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kanstudy.spec import DTYPES, MODELS, OPTIMIZERS
+from kanstudy.study.strict import key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Keys that `[study]` gives for every series and a series may give for itself.
+
+    `rounds` are complete rounds of a launch; `models` may add the parameter-matched control, `["kan", "mlp"]`.
+    The others are fields of `kanstudy.spec.PointSpec`.
+    """
+
+    seed: int = key(0, least=0)
+    rounds: int = key(12)
+    block_s: float = key(1.0, above=0)
+    warmup_steps: int = key(5)
+    warmup_s: float = key(0.5, least=0)
+    phase_steps: int = key(10, least=0)
+    train_steps: int = key(0, least=0)
+    models: tuple[str, ...] = key(("kan",), one_of=MODELS)
+    grid_size: int = key(5)
+    spline_order: int = key(3, least=0)
+    operator: str = key("reference")
+    optimizer: str = key("adam", one_of=OPTIMIZERS)
+    learning_rate: float = key(1e-3, above=0)
+    bucket_cap_mb: float = key(25.0, above=0)
+    dtype: str = key("float32", one_of=DTYPES)
+    tf32: bool = key(False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series(Settings):
+    """One series of an experiment: a data set, a model, a batch. `n_samples` = 0 takes all rows there are."""
+
+    dataset: str = key()
+    n_samples: int = key(0, least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrongScaling(Series):
+    """The global batch stays, the ranks share it."""
+
+    hidden_widths: tuple[int, ...] = key()
+    global_batch_size: int = key()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeakScaling(Series):
+    """The local batch stays, every rank adds its own."""
+
+    hidden_widths: tuple[int, ...] = key()
+    local_batch_size: int = key()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommunicationOverhead(Series):
+    """DDP with several bucket sizes, and blocking all-reduces of several message sizes (none: no all-reduces)."""
+
+    hidden_widths: tuple[int, ...] = key()
+    global_batch_size: int = key()
+    bucket_caps_mb: tuple[float, ...] = key(above=0)
+    allreduce_bytes: tuple[int, ...] = key(())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSizeScaling(Series):
+    """Every one of several hidden widths with every one of several grid sizes, at the largest world size."""
+
+    hidden_widths_sweep: tuple[tuple[int, ...], ...] = key()
+    grid_sizes: tuple[int, ...] = key()
+    global_batch_size: int = key()
+
+
+SERIES: dict[str, type[Series]] = {
+    "strong_scaling": StrongScaling,
+    "weak_scaling": WeakScaling,
+    "communication_overhead": CommunicationOverhead,
+    "model_size_scaling": ModelSizeScaling,
+}
+"""The experiments in running order, and what one series of each may say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """`[machine]`: where the ranks run.
+
+    `device` "auto" is a GPU where there is one. Empty `world_sizes` are 1, 2, 4, 8 as far as the machine carries
+    them. `threads_per_rank` holds for every world size, the serial baseline too; `pin` keeps ranks on cores of
+    their own. A launch ends when a collective takes longer than `collective_timeout_s`, or nothing is heard of it
+    for `stall_timeout_s` (0: a minute longer than that). `allow_oversubscription` lets a test run more ranks than
+    there are cores; its points are marked.
+    """
+
+    device: str = key("auto", one_of=("auto", "cpu", "cuda"))
+    world_sizes: tuple[int, ...] = key(())
+    threads_per_rank: int = key(1)
+    pin: bool = key(True)
+    allow_oversubscription: bool = key(False)
+    collective_timeout_s: float = key(300.0)
+    stall_timeout_s: float = key(0.0, least=0)

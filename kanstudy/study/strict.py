@@ -1,0 +1,94 @@
+"""Strict reading: a table of a TOML file becomes a frozen dataclass, or there is one error that says what is wrong.
+
+The fields are the keys, their annotations the types, `key` adds bounds. Nothing unknown passes, nothing is converted
+but a whole number where a number is meant.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+
+class ProfileError(ValueError):
+    """A profile that cannot be used here; the message names file, table, key, value and what is allowed."""
+
+
+def key(default: Any = dataclasses.MISSING, *, least: float = 1, above: float | None = None, one_of: Any = None) -> Any:
+    """A dataclass field that is a key: its default (none: required), and the bounds of each number or the choices."""
+    return dataclasses.field(default=default, metadata={"least": least, "above": above, "one_of": one_of})
+
+
+def allowed(given: str, choices: Iterable[str]) -> str:
+    """The choices as text, with the nearest one to what was given."""
+    choices = list(choices)
+    near = difflib.get_close_matches(given, choices, n=1)
+    return f"one of {', '.join(choices)}" + (f" (did you mean {near[0]!r}?)" if near else "")
+
+
+def as_table(value: object, where: str) -> dict[str, Any]:
+    """The value, if it is a table; `ProfileError` otherwise."""
+    if not isinstance(value, dict):
+        raise ProfileError(f"{where} = {value!r}: must be a table")
+    return value
+
+
+def build(cls: type[Any], values: Mapping[str, Any], where: str, defaults: Mapping[str, Any] | None = None) -> Any:
+    """The dataclass from a table laid over `defaults`; `ProfileError` names `where`, the key and what is allowed."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    for name in values:
+        if name not in fields:
+            raise ProfileError(f"{where}: unknown key {name!r}: must be {allowed(name, fields)}")
+    hints = typing.get_type_hints(cls)
+    given = {}
+    for name, value in {**(defaults or {}), **values}.items():
+        try:
+            given[name] = _checked(value, hints[name], fields[name].metadata)
+        except _NotAllowedError as error:
+            raise ProfileError(f"{where} {name} = {value!r}: must be {error}") from None
+    for name, field in fields.items():
+        if field.default is dataclasses.MISSING and name not in given:
+            raise ProfileError(f"{where}: key {name!r} is missing")
+    return cls(**given)
+
+
+class _NotAllowedError(Exception):
+    """What is allowed instead."""
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_TYPES: dict[Any, tuple[Callable[[Any], bool], str]] = {
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+    str: (lambda value: isinstance(value, str) and value != "", "text"),
+    int: (lambda value: isinstance(value, int) and not isinstance(value, bool), "a whole number"),
+    float: (_is_finite, "a number"),
+}
+
+
+def _checked(value: Any, hint: Any, bounds: Mapping[str, Any]) -> Any:
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, list):
+            raise _NotAllowedError("a list")
+        try:
+            return tuple(_checked(item, typing.get_args(hint)[0], bounds) for item in value)
+        except _NotAllowedError as error:
+            raise _NotAllowedError(f"a list, each item {error}") from None
+    is_right, wording = _TYPES[hint]
+    if not is_right(value):
+        raise _NotAllowedError(wording)
+    if bounds["one_of"] is not None and value not in bounds["one_of"]:
+        raise _NotAllowedError(allowed(value, bounds["one_of"]))
+    if hint in (int, float):
+        least, above = bounds["least"], bounds["above"]
+        if above is not None and value <= above:
+            raise _NotAllowedError(f"{wording} > {above}")
+        if above is None and value < least:
+            raise _NotAllowedError(f"{wording} >= {least}")
+    return hint(value)
