@@ -1,0 +1,203 @@
+"""The experiments: from a profile to the points that each measures. Pure, but for reading how large a data set is.
+
+Each function gives the points in the order of series, models and world sizes, and the rounds wanted of each. All
+raise `ProfileError`, naming file, series and value, for what cannot be measured: a global batch that the world size
+does not divide, too few rows, a data set that cannot be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kanstudy.sizes import matched_layer_widths
+from kanstudy.spec import ARMS, PointSpec
+from kanstudy.study.data import DatasetInfo, describe
+from kanstudy.study.plan import ExperimentPlan
+from kanstudy.study.profile import Profile
+from kanstudy.study.series import CommunicationOverhead, ModelSizeScaling, Series, StrongScaling, WeakScaling
+from kanstudy.study.strict import ProfileError, allowed
+
+__all__ = [
+    "EXPERIMENTS",
+    "ExperimentPlan",
+    "communication_overhead",
+    "model_size_scaling",
+    "plan",
+    "strong_scaling",
+    "weak_scaling",
+]
+_WorldSizes = tuple[int, ...]
+
+
+def strong_scaling(profile: Profile) -> dict[PointSpec, int]:
+    """Points and their rounds: the global batch stays. The whole chain of arms, one of it as far as p = 1 has it."""
+    return _points(profile, "strong_scaling", _strong_scaling)
+
+
+def weak_scaling(profile: Profile) -> dict[PointSpec, int]:
+    """Points and their rounds: the local batch stays. The chain without the global batch on one rank."""
+    return _points(profile, "weak_scaling", _weak_scaling)
+
+
+def communication_overhead(profile: Profile) -> dict[PointSpec, int]:
+    """Points and their rounds, none where there is one rank: DDP with and without communication over bucket sizes.
+
+    One more point a world size has DDP's own default, buffers broadcast in every forward. The first point of each
+    world size also runs the blocking all-reduces.
+    """
+    return _points(profile, "communication_overhead", _communication_overhead)
+
+
+def model_size_scaling(profile: Profile) -> dict[PointSpec, int]:
+    """Points and their rounds: widths x grid sizes at the largest world size."""
+    return _points(profile, "model_size_scaling", _model_size_scaling)
+
+
+EXPERIMENTS: dict[str, Callable[[Profile], dict[PointSpec, int]]] = {
+    "strong_scaling": strong_scaling,
+    "weak_scaling": weak_scaling,
+    "communication_overhead": communication_overhead,
+    "model_size_scaling": model_size_scaling,
+}
+"""The experiments in running order."""
+
+
+def plan(
+    profile: Profile, experiment: str, rounds: int = 0, launches: int = 1, launcher: str = "local"
+) -> ExperimentPlan:
+    """The plan of an experiment under a profile; `rounds` = 0 takes the profile's.
+
+    Raises `ProfileError` with one message for whatever cannot be measured. Whether this machine carries the ranks
+    matters only to the launcher "local"; with "none" a plan for another machine can be read anywhere.
+    """
+    if experiment not in EXPERIMENTS:
+        raise ProfileError(f"experiment {experiment!r}: must be {allowed(experiment, EXPERIMENTS)}")
+    for name, value, least in (("rounds", rounds, 0), ("launches", launches, 1)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ProfileError(f"{name} = {value!r}: must be a whole number >= {least}")
+    if launcher == "local":
+        profile.check_machine()
+    points = EXPERIMENTS[experiment](profile)
+    note = ""
+    if not profile.study.series[experiment]:
+        note = f"{experiment}: the profile {profile.name} has no series [[study.{experiment}]]"
+    elif not points:
+        note = f"{experiment}: nothing to measure at the world sizes {list(profile.world_sizes)}, it needs two ranks"
+    return ExperimentPlan(
+        profile=profile,
+        experiment=experiment,
+        points=tuple(points),
+        rounds={point.point_id: rounds or own for point, own in points.items()},
+        launches=launches,
+        note=note,
+    )
+
+
+def _points(
+    profile: Profile, experiment: str, expand: Callable[[Any, DatasetInfo, _WorldSizes], Iterator[PointSpec]]
+) -> dict[PointSpec, int]:
+    points: dict[PointSpec, int] = {}
+    for number, series in enumerate(profile.study.series[experiment], start=1):
+        where = f"{profile.path} [[study.{experiment}]] #{number}"
+        try:
+            data = describe(series.dataset, series.n_samples or None, series.seed)
+            # a control can be the same model for two neighbours of a sweep: one point
+            own = dict.fromkeys(expand(series, data, profile.world_sizes), series.rounds)
+        except ValueError as error:  # of the data, the specification or the sizes: all say what is wrong
+            raise ProfileError(f"{where}: {error}") from error
+        twice = own.keys() & points.keys()
+        if twice:
+            raise ProfileError(f"{where}: measures {min(p.point_id for p in twice)}, as a series before it does")
+        points |= own
+    return points
+
+
+def _strong_scaling(series: StrongScaling, data: DatasetInfo, world_sizes: _WorldSizes) -> Iterator[PointSpec]:
+    for model in _models(series, data, series.hidden_widths, series.grid_size):
+        for world_size in world_sizes:
+            yield PointSpec(
+                experiment="strong_scaling",
+                scaling="strong",
+                world_size=world_size,
+                global_batch_size=series.global_batch_size,
+                arms=ARMS if world_size > 1 else ("serial_global", "ddp_noop", "ddp"),
+                **model,
+                **_common(series, data),
+            )
+
+
+def _weak_scaling(series: WeakScaling, data: DatasetInfo, world_sizes: _WorldSizes) -> Iterator[PointSpec]:
+    for model in _models(series, data, series.hidden_widths, series.grid_size):
+        for world_size in world_sizes:
+            yield PointSpec(
+                experiment="weak_scaling",
+                scaling="weak",
+                world_size=world_size,
+                global_batch_size=series.local_batch_size * world_size,
+                arms=("serial_local", "concurrent", "ddp_noop", "ddp") if world_size > 1 else ("serial_local", "ddp"),
+                **model,
+                **_common(series, data),
+            )
+
+
+def _communication_overhead(
+    series: CommunicationOverhead, data: DatasetInfo, world_sizes: _WorldSizes
+) -> Iterator[PointSpec]:
+    common = _common(series, data) | {"train_steps": 0}  # how gradients travel does not change what is learned
+    measured_allreduce = set()
+    for model in _models(series, data, series.hidden_widths, series.grid_size):
+        settings = [{"bucket_cap_mb": cap} for cap in series.bucket_caps_mb]
+        if model["model"] == "kan":  # an MLP has no buffers
+            settings.append({"sync_buffers": True})
+        for world_size in world_sizes:
+            if world_size == 1:
+                continue
+            for setting in settings:
+                first = world_size not in measured_allreduce
+                measured_allreduce.add(world_size)
+                yield PointSpec(
+                    experiment="communication_overhead",
+                    scaling="strong",
+                    world_size=world_size,
+                    global_batch_size=series.global_batch_size,
+                    arms=("ddp_noop", "ddp"),
+                    allreduce_bytes=series.allreduce_bytes if first else (),
+                    **model,
+                    **(common | setting),
+                )
+
+
+def _model_size_scaling(series: ModelSizeScaling, data: DatasetInfo, world_sizes: _WorldSizes) -> Iterator[PointSpec]:
+    for hidden_widths in series.hidden_widths_sweep:
+        for grid_size in series.grid_sizes:
+            for model in _models(series, data, hidden_widths, grid_size):
+                yield PointSpec(
+                    experiment="model_size_scaling",
+                    scaling="strong",
+                    world_size=world_sizes[-1],
+                    global_batch_size=series.global_batch_size,
+                    arms=("serial_global", "ddp_noop", "ddp"),
+                    **model,
+                    **_common(series, data),
+                )
+
+
+def _models(
+    series: Series, data: DatasetInfo, hidden_widths: tuple[int, ...], grid_size: int
+) -> Iterator[dict[str, Any]]:
+    """The model fields of a point, for the KAN and, if asked for, the MLP with about as many parameters."""
+    widths = (data.n_features, *hidden_widths, data.n_targets)
+    if "kan" in series.models:
+        kan = {"grid_size": grid_size, "spline_order": series.spline_order, "operator": series.operator}
+        yield {"model": "kan", "layer_widths": widths, **kan}
+    if "mlp" in series.models:
+        matched = matched_layer_widths(widths, grid_size, series.spline_order)
+        mlp = {"grid_size": None, "spline_order": None, "operator": None}
+        yield {"model": "mlp", "layer_widths": matched, **mlp}
+
+
+def _common(series: Series, data: DatasetInfo) -> dict[str, Any]:
+    same = ("optimizer", "learning_rate", "dtype", "tf32", "bucket_cap_mb", "train_steps", "phase_steps")
+    same += ("block_s", "warmup_steps", "warmup_s", "seed")
+    return {"dataset": data.name, "n_samples": data.n_samples} | {name: getattr(series, name) for name in same}
