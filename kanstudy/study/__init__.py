@@ -1,0 +1,1 @@
+"""What to run, and running it: profiles, plans, data, launches, notebooks. Never imports torch."""

@@ -1,0 +1,85 @@
+"""How far a launch is: the events that rank 0 appends to a file, followed and told in few lines.
+
+One JSON object a line: `started`, `block` (before each block: point_id, arm, done, total), `round`, `point` (point_id,
+status) and `finished`. Half-written and foreign lines are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TELL_EVERY_S = 10.0
+
+
+class Progress:
+    """What is known of one launch, whose events come in `path`; `say` gets each line to show.
+
+    `point_id` and `arm` are in progress, None before the first block; `is_finished` tells that the worker came to
+    its end; `silent_s` is the time since the last event.
+    """
+
+    def __init__(self, path: Path, n_points: int, say: Callable[[str], None]) -> None:
+        self.point_id: str | None = None
+        self.arm: str | None = None
+        self.is_finished = False
+        self._path, self._n_points, self._say = path, n_points, say
+        self._offset = 0
+        self._points_ended = 0
+        self._first_block_s: float | None = None
+        self._heard_s = self._told_s = time.monotonic()
+
+    @property
+    def silent_s(self) -> float:
+        return time.monotonic() - self._heard_s
+
+    def poll(self) -> None:
+        """Read what is new."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                lines, _, _ = file.read().rpartition(b"\n")  # the rest is still being written
+        except FileNotFoundError:
+            return
+        if not lines:
+            return
+        self._offset += len(lines) + 1
+        self._heard_s = time.monotonic()
+        for line in lines.splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                self._take(event)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind = event.get("event")
+        if kind == "block":
+            self.point_id, self.arm = event.get("point_id"), event.get("arm")
+            self._tell_block(event.get("done"), event.get("total"))
+        elif kind == "point":
+            self._points_ended += 1
+            self._told_s = time.monotonic()
+            self._say(f"  {event.get('point_id')}: {event.get('status')} ({self._points_ended} of {self._n_points})")
+        elif kind == "finished":
+            self.is_finished = True
+
+    def _tell_block(self, done: object, total: object) -> None:
+        now = time.monotonic()
+        self._first_block_s = now if self._first_block_s is None else self._first_block_s
+        if now - self._told_s < TELL_EVERY_S or not isinstance(done, int) or not isinstance(total, int):
+            return
+        self._told_s = now
+        left = f", about {duration((now - self._first_block_s) / done * (total - done))} left" if done > 0 else ""
+        self._say(f"  block {done} of {total}: {self.point_id} {self.arm}{left}")
+
+
+def duration(seconds: float) -> str:
+    """Seconds for reading, such as `40 s` or `12 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
