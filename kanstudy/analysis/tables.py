@@ -1,0 +1,199 @@
+"""Tables: for reading, and as CSV, Markdown and LaTeX for a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from kanstudy.record import write_atomically
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a column is shown: its heading (with the unit), a factor on the value, and the digits after the point.
+
+    `digits` None leaves the value as it is. A column `x` with `x_low` and `x_high` beside it is shown with them.
+    """
+
+    heading: str
+    scale: float = 1.0
+    digits: int | None = None
+
+
+TEXT = {"series": Column("series"), "point_id": Column("point")}
+_RATIO = {
+    "world_size": Column("ranks"),
+    "efficiency": Column("parallel efficiency", digits=3),
+    "overhead": Column("communication overhead (%)", 100, 1),
+}
+_QUALITY = {"n_rounds": Column("rounds"), "n_disturbed": Column("disturbed"), "reason": Column("note")}
+
+STRONG = {
+    "series": TEXT["series"],
+    "world_size": _RATIO["world_size"],
+    "global_batch_size": Column("global batch"),
+    "step_time_s": Column("step (ms)", 1e3, 2),
+    "speedup": Column("speed-up", digits=2),
+    "efficiency": _RATIO["efficiency"],
+    "efficiency_ddp1": Column("efficiency, DDP baseline", digits=3),
+    "efficiency_mean": Column("efficiency of means", digits=3),
+    "karp_flatt": Column("Karp-Flatt", digits=3),
+    "overhead": _RATIO["overhead"],
+    "holdout_loss": Column("hold-out MSE", digits=4),
+    **_QUALITY,
+    "point_id": TEXT["point_id"],
+}
+WEAK = {
+    "series": TEXT["series"],
+    "world_size": _RATIO["world_size"],
+    "local_batch_size": Column("local batch"),
+    "step_time_s": Column("step (ms)", 1e3, 2),
+    "efficiency": _RATIO["efficiency"],
+    "efficiency_mean": Column("efficiency of means", digits=3),
+    "throughput": Column("samples/s", 1, 0),
+    "throughput_per_rank": Column("samples/s a rank", 1, 0),
+    "overhead": _RATIO["overhead"],
+    **_QUALITY,
+    "point_id": TEXT["point_id"],
+}
+ATTRIBUTION = {
+    "series": TEXT["series"],
+    "world_size": _RATIO["world_size"],
+    "factor": Column("factor"),
+    "value": Column("value", digits=3),
+    "log_share": Column("share of ln E (%)", 100, 0),
+    **_QUALITY,
+    "point_id": TEXT["point_id"],
+}
+OVERHEAD = {
+    "series": TEXT["series"],
+    "world_size": _RATIO["world_size"],
+    "bucket_cap_mb": Column("bucket cap (MiB)"),
+    "sync_buffers": Column("buffers synchronised"),
+    "buckets": Column("buckets", 1, 0),
+    "step_time_s": Column("step (ms)", 1e3, 2),
+    "overhead": _RATIO["overhead"],
+    "exposed_ms": Column("exposed (ms)", 1, 3),
+    "total_comm_s": Column("blocking all-reduce (ms)", 1e3, 3),
+    **_QUALITY,
+    "point_id": TEXT["point_id"],
+}
+ALLREDUCE = {
+    "world_size": _RATIO["world_size"],
+    "message_bytes": Column("message (bytes)"),
+    "time_s": Column("time (ms)", 1e3, 3),
+    "algbw_bytes_per_s": Column("algbw (GB/s)", 1e-9, 3),
+    "busbw_bytes_per_s": Column("busbw (GB/s)", 1e-9, 3),
+    "n": Column("repeats"),
+    "point_id": TEXT["point_id"],
+}
+MODEL_SIZE = {
+    "series": TEXT["series"],
+    "world_size": _RATIO["world_size"],
+    "n_params": Column("parameters", 1, 0),
+    "gradient_bytes": Column("gradient (KiB)", 1 / 1024, 1),
+    "serial_time_s": Column("step, 1 rank (ms)", 1e3, 2),
+    "step_time_s": Column("step (ms)", 1e3, 2),
+    "efficiency": _RATIO["efficiency"],
+    "overhead": _RATIO["overhead"],
+    "peak_memory_bytes": Column("peak memory (MiB)", 1 / 2**20, 1),
+    "params_per_byte": Column("parameters per MiB", 2**20, 0),
+    **_QUALITY,
+    "point_id": TEXT["point_id"],
+}
+
+
+def shown(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
+    """The frame for reading: chosen columns under their headings, rounded, intervals in brackets, blanks empty.
+
+    A column that is blank in every row is left out.
+    """
+    table = {}
+    for name, column in columns.items():
+        if name not in frame:
+            continue
+        low, high = frame.get(f"{name}_low"), frame.get(f"{name}_high")
+        texts = [
+            _text(
+                frame[name].iloc[row],
+                None if low is None else low.iloc[row],
+                None if high is None else high.iloc[row],
+                column,
+            )
+            for row in range(len(frame))
+        ]
+        if any(texts) or not len(frame):
+            table[column.heading] = texts
+    return pd.DataFrame(table)
+
+
+def _text(value: object, low: float | None, high: float | None, column: Column) -> str:
+    if value is None or (isinstance(value, float) and not np.isfinite(value)) or value is pd.NA:
+        return ""
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if column.digits is None:
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    text = f"{float(value) * column.scale:.{column.digits}f}"  # type: ignore[arg-type]  # digits are for numbers
+    if low is not None and high is not None and np.isfinite(low) and np.isfinite(high):
+        text += f" [{low * column.scale:.{column.digits}f}, {high * column.scale:.{column.digits}f}]"
+    return text
+
+
+def save_table(
+    frame: pd.DataFrame, columns: Mapping[str, Column], figures_dir: Path | str, name: str, caption: str
+) -> pd.DataFrame:
+    """Write `name.csv` (all columns, full precision), `name.md` and `name.tex` (as shown, booktabs); the shown table."""
+    folder = Path(figures_dir)
+    table = shown(frame, columns)
+    write_atomically(folder / f"{name}.csv", frame.to_csv(index=False))
+    markdown = table.to_markdown(index=False, disable_numparse=True) if len(table.columns) else "(nothing measured)"
+    write_atomically(folder / f"{name}.md", f"{caption}\n\n{markdown}\n")
+    write_atomically(folder / f"{name}.tex", _latex(table, name, caption))
+    return table
+
+
+def _latex(table: pd.DataFrame, name: str, caption: str) -> str:
+    """A booktabs table; the words of the data are escaped."""
+    head = " & ".join(_escaped(str(heading)) for heading in table.columns)
+    rows = [" & ".join(_escaped(str(cell)) for cell in row) + r" \\" for row in table.itertuples(index=False)]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{_escaped(caption)}}}",
+            rf"\label{{tab:{name}}}",
+            r"\begin{tabular}{" + "l" * len(table.columns) + "}",
+            r"\toprule",
+            head + r" \\",
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "&": r"\&",
+        "%": r"\%",
+        "$": r"\$",
+        "#": r"\#",
+        "_": r"\_",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+    }
+)
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_LATEX)
