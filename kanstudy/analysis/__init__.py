@@ -1,0 +1,1 @@
+"""What the records mean: results, metrics, intervals, attribution, tables, figures, guidelines."""

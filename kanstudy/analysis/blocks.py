@@ -1,0 +1,106 @@
+"""A record's timed blocks, round by round: the chain of times of the attribution, and which rounds were disturbed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from kanstudy.analysis import metrics
+from kanstudy.record import Record, Round
+from kanstudy.spec import ARMS
+
+FOREIGN_CPU_LIMIT = 0.05
+"""Share of a rank's cores used by others above which a round counts as disturbed."""
+REFERENCE_KERNEL_LIMIT = 1.15
+"""Reference kernel time over its median above which a round counts as disturbed."""
+UNTRUSTED_ABOVE = 0.20
+"""Share of disturbed rounds above which a point is not trusted."""
+
+CHAIN = (
+    "serial_global",
+    "serial_local_mean",
+    "serial_local",
+    "concurrent",
+    "ddp_noop",
+    "ddp_noop_every_step",
+    "ddp",
+)
+"""The chain of times. A column named like an arm is that arm's block time; `serial_local_mean` is the mean over
+ranks of what `serial_local` takes the maximum of; `ddp_noop_every_step` has the slowest rank at every step."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """`times_s`: seconds a step, one row a complete round, indexed by (launch, round), the columns of `CHAIN` that
+    the record has; `disturbed` (rounds,): the rounds whose covariates, never times, say that others interfered."""
+
+    times_s: pd.DataFrame
+    disturbed: np.ndarray
+
+    @property
+    def launches(self) -> int:
+        """Launches that the rounds come from."""
+        return self.times_s.index.get_level_values("launch").nunique()
+
+    @property
+    def dropped(self) -> int:
+        """Disturbed rounds."""
+        return int(self.disturbed.sum())
+
+    @property
+    def trusted(self) -> bool:
+        """Whether at most a fifth of the rounds was disturbed."""
+        return self.dropped <= UNTRUSTED_ABOVE * len(self.disturbed)
+
+    def selected(self, all_rounds: bool) -> pd.DataFrame:
+        """The times of all rounds, or of the undisturbed ones."""
+        return self.times_s if all_rounds else self.times_s[~self.disturbed]
+
+
+def blocks(record: Record) -> Blocks:
+    """The blocks of a record; no rows where nothing is measured."""
+    columns: dict[str, dict[tuple[int, int], float]] = {}
+    for arm in ARMS:
+        for item in record.arms[arm].rounds if arm in record.arms else []:
+            for column, value in _times(arm, item).items():
+                columns.setdefault(column, {})[item.launch, item.index] = value
+    frame = pd.DataFrame({column: pd.Series(columns[column], dtype=float) for column in CHAIN if column in columns})
+    frame = frame.sort_index() if len(frame) else frame
+    frame.index = pd.MultiIndex.from_tuples(list(frame.index), names=["launch", "round"]) if len(frame) else (
+        pd.MultiIndex.from_arrays([[], []], names=["launch", "round"])
+    )
+    disturbed = _disturbed_rounds(record)
+    return Blocks(frame, np.array([key in disturbed for key in frame.index], dtype=bool))
+
+
+def _times(arm: str, item: Round) -> dict[str, float]:
+    times = item.rank_step_times_s
+    values = {arm: metrics.block_time(times) if times else np.nan}
+    if arm == "serial_local":
+        values["serial_local_mean"] = float(np.mean(metrics.rank_mean_step_times(times)))
+    if arm == "ddp_noop":
+        values["ddp_noop_every_step"] = metrics.slowest_at_every_step(times)
+    return values
+
+
+def _disturbed_rounds(record: Record) -> set[tuple[int, int]]:
+    """Rounds to drop whole. A rank's reference kernel is compared within its arm: where all ranks run it at once it
+    is slower than alone, and a slower device is heterogeneity, not disturbance."""
+    disturbed = set()
+    for arm in record.arms.values():
+        kernels: dict[int, list[float]] = {}
+        for item in arm.rounds:
+            for rank, kernel in zip(item.active_ranks, item.reference_kernel_s, strict=True):
+                kernels.setdefault(rank, []).append(np.nan if kernel is None else kernel)
+        limits = {rank: REFERENCE_KERNEL_LIMIT * float(np.nanmedian(times)) for rank, times in kernels.items()}
+        for item in arm.rounds:
+            foreign = any(share is not None and share > FOREIGN_CPU_LIMIT for share in item.foreign_cpu_share)
+            slow = any(
+                kernel is not None and kernel > limits[rank]
+                for rank, kernel in zip(item.active_ranks, item.reference_kernel_s, strict=True)
+            )
+            if foreign or slow:
+                disturbed.add((item.launch, item.index))
+    return disturbed

@@ -1,0 +1,145 @@
+"""Intervals of medians and of ratios, over complete rounds.
+
+- from 12 rounds: percentile bootstrap, whole rounds resampled (Efron & Tibshirani 1993, chapter 13);
+- 6 to 11 rounds: order statistics (the sign-test interval, e.g. David & Nagaraja 2003, section 7.1), which states
+  its true coverage;
+- below 6 rounds: none, since no two order statistics cover 95 %.
+
+Rounds of one launch share its luck (placement, clocks, neighbours): such an interval holds within this launch.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.stats import binom
+
+RESAMPLES = 4000
+LEVEL = 0.95
+BOOTSTRAP_FROM = 12
+ORDER_STATISTICS_FROM = 6
+
+Statistic = Callable[[np.ndarray], np.ndarray]
+"""Maps rounds (..., n, m) to values (..., k); the leading axes are resamples."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its interval, NaN where there is none.
+
+    `coverage` is the interval's probability: nominal for the bootstrap, at least so much for order statistics.
+    `draws` (RESAMPLES,) are the bootstrap's replicates, from which intervals of further functions follow.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    method: str
+    coverage: float
+    draws: np.ndarray | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there is an interval at all."""
+        return bool(np.isfinite(self.low) and np.isfinite(self.high))
+
+    def includes(self, value: float) -> bool:
+        """Whether the interval holds `value`; without an interval everything is possible."""
+        return not self.has_interval or self.low <= value <= self.high
+
+    def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> Estimate:
+        """The estimate of a monotone function of this quantity: percentiles and order statistics go along."""
+        ends = np.sort(function(np.array([self.low, self.high])))
+        draws = None if self.draws is None else function(self.draws)
+        value = float(function(np.array(self.value)))
+        return Estimate(value, float(ends[0]), float(ends[1]), self.n, self.method, self.coverage, draws)
+
+    def times(self, other: Estimate) -> Estimate:
+        """The product with an independent positive estimate.
+
+        From both bootstraps' draws, or else both intervals multiplied end by end, whose coverage is at least the
+        sum of both less one (Bonferroni).
+        """
+        value, n = self.value * other.value, min(self.n, other.n)
+        if self.draws is not None and other.draws is not None:
+            return _percentile(value, self.draws * other.draws, n)
+        if not (self.has_interval and other.has_interval):
+            return no_interval(value, n)
+        coverage = self.coverage + other.coverage - 1
+        return Estimate(value, self.low * other.low, self.high * other.high, n, "combined intervals", coverage)
+
+
+def no_interval(value: float, n: int) -> Estimate:
+    """A value of which no interval can be given."""
+    return Estimate(float(value), np.nan, np.nan, n, "none", np.nan)
+
+
+MISSING = no_interval(np.nan, 0)
+
+
+def seed_of(name: str) -> int:
+    """A seed for what bears this name: the same every time, independent between points."""
+    return zlib.crc32(name.encode())
+
+
+def scope(launches: int) -> str:
+    """What an interval over rounds speaks of, given the number of launches that the rounds come from."""
+    return "within this launch" if launches == 1 else f"rounds of {launches} launches pooled, not between launches"
+
+
+def order_statistic_rank(n: int) -> tuple[int, float]:
+    """The largest k for which [k-th smallest, k-th largest] of n covers the median with at least LEVEL.
+
+    Returns k (0: there is none) and the coverage, 1 - 2 P(Binomial(n, 1/2) < k).
+    """
+    k = 0
+    while 1 - 2 * binom.cdf(k, n, 0.5) >= LEVEL:
+        k += 1
+    return k, float(1 - 2 * binom.cdf(k - 1, n, 0.5)) if k else np.nan
+
+
+def estimate(rounds: np.ndarray, statistic: Statistic, seed: int, per_round: Statistic | None = None) -> list[Estimate]:
+    """Estimates of the k values of `statistic` on `rounds` (n, m), with intervals as the module describes.
+
+    `per_round` maps rounds (n, m) to what each round alone says (n, k); order statistics need it, and without it
+    6 to 11 rounds get no interval. A value that is not finite gets none either.
+    """
+    n = len(rounds)
+    if n == 0:
+        raise ValueError("no rounds to estimate from")
+    values = np.asarray(statistic(rounds), dtype=float)
+    if n >= BOOTSTRAP_FROM:
+        chosen = np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
+        draws = statistic(rounds[chosen])
+        return [_percentile(value, draws[:, i], n) for i, value in enumerate(values)]
+    if n >= ORDER_STATISTICS_FROM and per_round is not None:
+        k, coverage = order_statistic_rank(n)
+        ordered = np.sort(per_round(rounds), axis=0)
+        lows, highs = ordered[k - 1], ordered[n - k]
+        # a difference of medians may lie just outside the interval of the median difference
+        return [
+            Estimate(float(v), float(min(v, low)), float(max(v, high)), n, "order statistics", coverage)
+            if np.isfinite([v, low, high]).all()
+            else no_interval(v, n)
+            for v, low, high in zip(values, lows, highs, strict=True)
+        ]
+    return [no_interval(value, n) for value in values]
+
+
+def median(values: np.ndarray, seed: int) -> Estimate:
+    """The median of values (n,) with its interval; `MISSING` of no values."""
+    if len(values) == 0:
+        return MISSING
+    column = np.asarray(values, dtype=float)[:, None]
+    return estimate(column, lambda rounds: np.median(rounds, axis=-2), seed, per_round=lambda rounds: rounds)[0]
+
+
+def _percentile(value: float, draws: np.ndarray, n: int) -> Estimate:
+    if not (np.isfinite(value) and np.isfinite(draws).all()):
+        return no_interval(value, n)
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(float(value), float(low), float(high), n, "bootstrap", LEVEL, draws)

@@ -1,0 +1,103 @@
+"""The formulas of scaling studies. Pure: numbers in, numbers out, nothing clipped.
+
+T is a step's time: the slowest active rank's mean time a step in a round, and its median over rounds. Every ratio
+that two arms of one record give comes from `arm_log_medians`; other ratios are ratios of medians. Means of ratios
+do not occur: a mean of 10/1.25, 10/2.5 and 20/2.5 answers no question that anyone asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def block_time(rank_step_times_s: Sequence[Sequence[float]]) -> float:
+    """T of one arm in one round: the slowest active rank's mean time a step, s. Input is [active rank][step]."""
+    return max(float(mean) for mean in rank_mean_step_times(rank_step_times_s))
+
+
+def rank_mean_step_times(rank_step_times_s: Sequence[Sequence[float]]) -> np.ndarray:
+    """Each active rank's mean time a step, s (ranks,); NaN where a rank has no steps or a time that is not > 0."""
+    return np.array([_mean_time(steps) for steps in rank_step_times_s])
+
+
+def slowest_at_every_step(rank_step_times_s: Sequence[Sequence[float]]) -> float:
+    """The mean over steps of the slowest rank's time at that step, s: what a rank waits that must not run ahead.
+
+    Always at least `block_time` (a mean of maxima is no smaller than any mean). NaN unless all ranks hold the same
+    number of steps.
+    """
+    if len({len(steps) for steps in rank_step_times_s}) != 1 or not rank_step_times_s[0]:
+        return np.nan
+    times = np.array(rank_step_times_s, dtype=float)
+    return float(times.max(axis=0).mean()) if (times > 0).all() else np.nan
+
+
+def arm_log_medians(log_times: np.ndarray, arm_columns: Sequence[int]) -> np.ndarray:
+    """Medians over rounds of log times free of the rounds' common drift: (..., rounds, m) to (..., m).
+
+    Each round's mean log time over its arms (`arm_columns` of the m) is subtracted, so that a slow round slows no
+    arm more than another; then each column's median is taken. The ratio of two columns is exp of the difference of
+    their medians, and ratios of neighbours multiply exactly to the ratio of the ends.
+    """
+    return np.median(drift_free(log_times, arm_columns), axis=-2)
+
+
+def drift_free(log_times: np.ndarray, arm_columns: Sequence[int]) -> np.ndarray:
+    """Log times (..., rounds, m) less each round's mean over its arms."""
+    return log_times - log_times[..., list(arm_columns)].mean(axis=-1, keepdims=True)
+
+
+def speed_up(t_base_s: float, t_s: float) -> float:
+    """S = T_base / T(p), strong scaling."""
+    return t_base_s / t_s
+
+
+def strong_efficiency(t_base_s: float, t_s: float, world_size: int, base_world_size: int = 1) -> float:
+    """E = S p0 / p of strong scaling; p0 is the baseline's world size."""
+    return speed_up(t_base_s, t_s) * base_world_size / world_size
+
+
+def weak_efficiency(t_base_s: float, t_s: float) -> float:
+    """E = T(1) / T(p) of weak scaling."""
+    return t_base_s / t_s
+
+
+def karp_flatt(speed_up: float, world_size: int) -> float:
+    """The experimentally determined serial fraction, (1/S - 1/p) / (1 - 1/p) (Karp & Flatt 1990); NaN at p = 1."""
+    if world_size == 1:
+        return np.nan
+    return (1 / speed_up - 1 / world_size) / (1 - 1 / world_size)
+
+
+def communication_overhead(t_noop_s: float, t_ddp_s: float) -> float:
+    """1 - T_noop / T_ddp: the share of a DDP step that synchronisation and data movement take."""
+    return 1 - t_noop_s / t_ddp_s
+
+
+def algorithm_bandwidth(message_bytes: float, time_s: float) -> float:
+    """algbw = bytes / time, B/s."""
+    return message_bytes / time_s
+
+
+def bus_bandwidth(message_bytes: float, time_s: float, world_size: int) -> float:
+    """busbw of an all-reduce, algbw 2(p-1)/p, B/s (nccl-tests, PERFORMANCE.md); NaN at p = 1: nothing moves."""
+    if world_size == 1:
+        return np.nan
+    return algorithm_bandwidth(message_bytes, time_s) * 2 * (world_size - 1) / world_size
+
+
+def throughput(global_batch_size: int, t_s: float) -> float:
+    """Rows trained a second by all ranks together."""
+    return global_batch_size / t_s
+
+
+def parameters_per_byte(n_params: int, peak_memory_bytes: float) -> float:
+    """Model parameters per byte of peak memory of a rank; 1/4 if float32 parameters were all there is."""
+    return n_params / peak_memory_bytes
+
+
+def _mean_time(steps: Sequence[float]) -> float:
+    times = np.array(steps, dtype=float)  # null becomes NaN
+    return float(times.sum() / len(times)) if len(times) and (times > 0).all() else np.nan
