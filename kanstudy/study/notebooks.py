@@ -127,8 +127,13 @@ def _checked(value: Any, kind: str) -> Any:
 
 
 def unfinished(notebook: Any) -> str | None:
-    """Why an executed notebook is not finished, or None: every code cell has completed, and none raised."""
-    code = [(number, cell) for number, cell in enumerate(notebook.cells, 1) if cell.cell_type == "code"]
+    """Why an executed notebook is not finished, or None: every code cell has completed, and none raised.
+
+    Cells are numbered from 1 as in the notebook that was run, without those that papermill adds.
+    """
+    added = {"injected-parameters", "papermill-error-cell-tag"}
+    own = [cell for cell in notebook.cells if not added & set(cell.metadata.get("tags", []))]
+    code = [(number, cell) for number, cell in enumerate(own, 1) if cell.cell_type == "code"]
     for number, cell in code:
         for item in cell.outputs:
             if item.output_type == "error":
@@ -156,10 +161,10 @@ def _execute(path: Path, output: Path, parameters: dict[str, Any]) -> None:
             stdout_file=sys.stdout,
             stderr_file=sys.stderr,
             cwd=path.parent,
+            extra_arguments=["--log-level=ERROR"],  # the kernel's own warnings are not the study's
         )
-    except PapermillExecutionError as error:
-        where = f"{path.name}: cell {error.cell_index + 1}"
-        raise NotebookError(f"{where} raised {_shortened(f'{error.ename}: {error.evalue}')}") from None
+    except PapermillExecutionError:
+        pass  # `unfinished` says where and why
     except DeadKernelError:
         raise NotebookError(f"{path.name}: its kernel died (ended by a signal or for lack of memory)") from None
     except (PapermillException, RuntimeError) as error:

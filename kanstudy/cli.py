@@ -1,0 +1,246 @@
+"""The command line: run the study, see how far it is, make its report again.
+
+Heavy packages are imported inside the commands, so that `--help` and mistyped options answer at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kanstudy import __version__
+from kanstudy.study.batch import BAD_INPUT, EXPERIMENTS, FAILED, INTRODUCTION, OK
+
+if TYPE_CHECKING:
+    from kanstudy.study.batch import Batch
+    from kanstudy.study.experiments import ExperimentPlan
+    from kanstudy.study.profile import Profile
+
+INTERRUPTED = 130
+EXIT_CODES = """\b
+Exit codes:
+  0    every planned point is measured
+  1    something failed; the message says what and where its log is
+  2    the command or the profile cannot be used; nothing was started
+  3    every point is final, but some ran out of memory (oom) or diverged (nan)
+  4    stopped by --max-minutes; the same command goes on
+  130  interrupted; the same command goes on"""
+
+
+class BadInput(click.ClickException):
+    """What was asked for cannot be done; nothing was started."""
+
+    exit_code = BAD_INPUT
+
+
+class _Cli(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # unwinds, so that the ranks end too
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("\nInterrupted. Complete rounds are kept; the same command goes on from there.", err=True)
+            sys.exit(INTERRUPTED)
+
+
+@click.group(cls=_Cli)
+@click.version_option(__version__)
+def main() -> None:
+    """How data-parallel training of Kolmogorov-Arnold networks scales: measured, attributed, explained.
+
+    \b
+    Start with the quick look (minutes), then measure in earnest:
+      kanstudy run --profile smoke
+      kanstudy run --profile laptop
+    """
+
+
+_profile = click.option("--profile", required=True, metavar="P", help="smoke, laptop, ..., or a path to your .toml")
+_profile_or_not = click.option("--profile", metavar="P", help="the profile whose results are meant")
+_results_dir = click.option(
+    "--results-dir", default="", metavar="D", help="where the records lie  [default: results/<profile>]"
+)
+
+
+@main.command(epilog=EXIT_CODES)
+@_profile
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="EXPERIMENT",
+    type=click.Choice(list(EXPERIMENTS)),
+    help=f"run this experiment alone, then the report; may be repeated: {', '.join(EXPERIMENTS)}",
+)
+@_results_dir
+@click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="rounds a point  [default: the profile's]")
+@click.option(
+    "--launches",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="L",
+    help="separate launches, each with all rounds; intervals worth quoting need at least 5  [default: 1]",
+)
+@click.option(
+    "--max-minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="M",
+    help="begin no round that would end later; run again to go on",
+)
+def run(
+    profile: str, only: tuple[str, ...], results_dir: str, rounds: int | None, launches: int, max_minutes: float | None
+) -> None:
+    """Measure, then make figures, tables and the report. What is measured already is not measured again.
+
+    Runs the notebooks in order: 00 (the KAN explained), the experiments 01 to 04, then 90 (figures and tables). The
+    executed notebooks and report.html lie beside the records, the figures in figures/<profile>, or with
+    --results-dir in D/figures.
+
+    \b
+    Examples:
+      kanstudy run --profile laptop
+      kanstudy run --profile laptop --only strong_scaling --launches 5
+      kanstudy run --profile mine.toml --max-minutes 30
+    """
+    from kanstudy.study import batch
+
+    loaded = _load(profile)
+    plans = _plans(loaded, only, rounds or 0, launches)
+    work = _batch(loaded, results_dir, max_minutes=max_minutes or 0.0, rounds=rounds or 0, launches=launches)
+    names = ([] if only else [INTRODUCTION]) + [EXPERIMENTS[name] for name in plans]
+    _check(work, names)
+    points = sum(len(plan.points) for plan in plans.values())
+    click.echo(f"Profile {loaded.name}: {points} points of {', '.join(plans)}; results in {_short(work.results)}")
+    work.run(names, f"kanstudy: {loaded.name}")
+    states = batch.point_states(plans, work.results)
+    click.echo(batch.summary(states))
+    _close(work, batch.exit_code(states, work.failures, stopped=not work.minutes_left))
+
+
+@main.command()
+@_profile_or_not
+@_results_dir
+def status(profile: str | None, results_dir: str) -> None:
+    """Show which points are measured, and with --profile which are still missing. Starts nothing.
+
+    \b
+    Examples:
+      kanstudy status --profile laptop
+      kanstudy status --results-dir results/reference/laptop
+    """
+    from kanstudy.study import batch, folder
+
+    loaded, results = _given(profile, results_dir)
+    table = folder.status(results)
+    click.echo(f"{_short(results)}: nothing measured yet" if table.empty else table.to_string(index=False))
+    if loaded:
+        click.echo(batch.summary(batch.point_states(_plans(loaded, (), 0, 1), results)))
+
+
+@main.command()
+@_profile_or_not
+@_results_dir
+@click.option("--figures-dir", default="", metavar="F", help="where figures and tables go")
+def report(profile: str | None, results_dir: str, figures_dir: str) -> None:
+    """Make figures, tables and report.html again from the records that are there. Measures nothing.
+
+    \b
+    Examples:
+      kanstudy report --profile laptop
+      kanstudy report --results-dir results/reference/laptop --figures-dir figures/reference
+    """
+    loaded, results = _given(profile, results_dir)
+    if not any(results.glob("*/*.json")):
+        raise BadInput(f"{_short(results)}: no records; measure first: kanstudy run --help")
+    work = _batch(loaded, str(results), figures_dir)
+    _check(work, [])
+    work.run([], f"kanstudy: {loaded.name if loaded else results.name}")
+    _close(work, FAILED if work.failures else OK)
+
+
+def _load(profile: str) -> Profile:
+    from kanstudy.study.profile import ProfileError, load_profile
+
+    try:
+        return load_profile(profile)
+    except ProfileError as error:
+        raise BadInput(str(error)) from error
+
+
+def _plans(profile: Profile, only: tuple[str, ...], rounds: int, launches: int) -> dict[str, ExperimentPlan]:
+    """The plan of each experiment that the profile has, or of those in `only`; checked all before anything starts."""
+    from kanstudy.study import experiments
+    from kanstudy.study.profile import ProfileError
+
+    try:
+        plans = {
+            name: experiments.plan(profile, name, rounds=rounds, launches=launches)
+            for name in EXPERIMENTS
+            if not only or name in only
+        }
+    except ProfileError as error:
+        raise BadInput(str(error)) from error
+    for name, plan in plans.items():
+        if not plan.points and name in only:
+            raise BadInput(plan.note)
+    return {name: plan for name, plan in plans.items() if plan.points}
+
+
+def _given(profile: str | None, results_dir: str) -> tuple[Profile | None, Path]:
+    """The profile, if one is named, and the folder of its records; one of the two options is needed."""
+    if not profile and not results_dir:
+        raise click.UsageError("give --profile or --results-dir")
+    loaded = _load(profile) if profile else None
+    return loaded, _results(loaded, results_dir)
+
+
+def _results(profile: Profile | None, given: str) -> Path:
+    from kanstudy.study.profile import results_dir
+
+    folder = Path(given).expanduser().absolute() if profile is None else results_dir(profile, given).absolute()
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"--results-dir {given}: is a file, must be a folder")
+    return folder
+
+
+def _batch(
+    profile: Profile | None, results_dir: str, figures_dir: str = "", max_minutes: float = 0.0, **parameters: Any
+) -> Batch:
+    from kanstudy.study import batch
+    from kanstudy.study import profile as profiles
+
+    results = _results(profile, results_dir)
+    if figures_dir:
+        figures = Path(figures_dir).expanduser().absolute()
+    else:
+        figures = profiles.figures_dir(profile) if profile and not results_dir else results / "figures"
+    if profile:
+        builtin = profile.name in profiles.builtin_profiles()
+        parameters["profile"] = profile.name if builtin else str(profile.path)
+    notebooks = profiles.project_root() / "notebooks"
+    return batch.Batch(notebooks, results, figures, parameters | {"launcher": "local"}, max_minutes, click.echo)
+
+
+def _check(work: Batch, names: list[str]) -> None:
+    from kanstudy.study.notebooks import NotebookError
+
+    try:
+        work.check(names)
+    except NotebookError as error:
+        raise BadInput(str(error)) from error
+
+
+def _close(work: Batch, code: int) -> None:
+    """The last line says where to look."""
+    page = work.results / "report.html"
+    report = _short(page) if page.exists() else f"no report; executed notebooks: {_short(work.results / 'notebooks')}"
+    click.echo(f"Look at {report} and {_short(work.figures)}{'' if code == OK else f'  (exit code {code})'}")
+    sys.exit(code)
+
+
+def _short(path: Path) -> str:
+    """Relative to the current folder, where it lies below it."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
