@@ -198,6 +198,7 @@ def _models(
 
 
 def _common(series: Series, data: DatasetInfo) -> dict[str, Any]:
-    same = ("optimizer", "learning_rate", "dtype", "tf32", "bucket_cap_mb", "train_steps", "phase_steps")
-    same += ("block_s", "warmup_steps", "warmup_s", "seed")
-    return {"dataset": data.name, "n_samples": data.n_samples} | {name: getattr(series, name) for name in same}
+    training = ("optimizer", "learning_rate", "dtype", "tf32", "bucket_cap_mb", "train_steps", "seed")
+    timing = ("phase_steps", "block_s", "warmup_steps", "warmup_s")
+    same = {name: getattr(series, name) for name in (*training, *timing)}
+    return {"dataset": data.name, "n_samples": data.n_samples, **same}
