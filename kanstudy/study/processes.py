@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ import psutil
 MARK = "KANSTUDY_LAUNCH"
 GRACE_S = 5.0
 """Seconds between SIGTERM and SIGKILL; a rank has nothing to save, records are written a round."""
-_KILLS = 3
+_POLL_S = 0.05
 
 
 @contextmanager
@@ -48,9 +49,12 @@ def started(command: list[str], environment: dict[str, str], log: Path) -> Itera
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        yield process
+        try:
+            yield process
+        finally:
+            terminate(mark)
+            process.poll()
     finally:
-        terminate(mark)
         if watchdog.stdin is not None:
             watchdog.stdin.close()
         watchdog.wait()
@@ -63,15 +67,13 @@ def marked(mark: str) -> list[psutil.Process]:
 
 def terminate(mark: str) -> None:
     """End all processes that carry a mark: SIGTERM, and SIGKILL for what is left after a grace period."""
-    processes = marked(mark)
-    for process in processes:
-        _send(process, kill=False)
-    psutil.wait_procs(processes, timeout=GRACE_S)
-    for _ in range(_KILLS):  # again, for what was started meanwhile
-        left = marked(mark)
-        for process in left:
-            _send(process, kill=True)
-        psutil.wait_procs(left, timeout=GRACE_S)
+    for kill in (False, True, True):  # once more, for what was started meanwhile
+        end = time.monotonic() + GRACE_S
+        for process in (left := marked(mark)):
+            _send(process, kill)
+        while left and time.monotonic() < end:
+            time.sleep(_POLL_S)
+            left = marked(mark)
 
 
 def _carries(process: psutil.Process, mark: str) -> bool:

@@ -316,11 +316,11 @@ def test_an_interrupt_ends_all_ranks(study, monkeypatch):
     study.fault(**{study.ids[0]: "hang"})
     monkeypatch.setattr("kanstudy.study.processes.GRACE_S", 0.2)
 
-    def interrupt(seconds: float) -> None:
+    def interrupt(progress) -> None:
         if (study.results / "hanging").exists():
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("kanstudy.study.launch.time.sleep", interrupt)
+    monkeypatch.setattr("kanstudy.study.launch.Progress.poll", interrupt)
     with pytest.raises(KeyboardInterrupt):
         study.run()
     monkeypatch.undo()
