@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import seaborn
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 WIDTH, COLUMN = 7.0, 3.4  # inches: a page's text and one of its columns
@@ -31,8 +32,9 @@ FACTOR_LABELS = {
     "data_movement": "data\nmovement",
 }
 _LOSS, _GAIN, _TOTAL = PALETTE[3], PALETTE[2], PALETTE[7]
+_PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.3}
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,
@@ -73,8 +75,7 @@ def strong_scaling(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
         sizes = _world_axis(left, estimates)
         left.plot(sizes, sizes, "--", color="0.4", linewidth=0.9, label="ideal", zorder=1)
         left.set_yscale("log", base=2)
-        left.yaxis.set_major_locator(matplotlib.ticker.LogLocator(base=2))
-        left.yaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
+        _plain_log_axis(left.yaxis, (1.0,))
         left.set_ylabel("speed-up over one rank")
         _curves(right, estimates, per_round, "efficiency")
         _world_axis(right, estimates)
@@ -100,7 +101,8 @@ def weak_scaling(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
             first = rows.sort_values("world_size").iloc[0]
             ideal = first["throughput"] * sizes / first["world_size"]
             right.plot(sizes, ideal, "--", color=_colour(index), linewidth=0.8, alpha=0.7)
-        right.set_ylim(bottom=0)
+        right.set_yscale("log", base=2)
+        _plain_log_axis(right.yaxis, (1.0, 2.0, 5.0))
         right.set_ylabel("samples per second, all ranks")
         left.plot([], [], "--", color="0.4", linewidth=0.9, label="ideal")
         _legend(figure, left)
@@ -203,7 +205,8 @@ def model_size(estimates: pd.DataFrame) -> Figure:
             rows = rows.sort_values("n_params")
             for axis, (column, scale, _) in zip(axes, shown, strict=True):
                 marker, colour = MARKERS[index % len(MARKERS)], _colour(index)
-                axis.plot(rows["n_params"], rows[column] * scale, color=colour, label=label, zorder=2)
+                axis.plot(rows["n_params"], rows[column] * scale, color=colour, zorder=2)
+                axis.plot([], [], color=colour, marker=marker, label=label)
                 for _, row in rows.iterrows():
                     _marker(axis, row["n_params"], row, column, colour, marker, scale=scale)
         for axis, (_, _, label) in zip(axes, shown, strict=True):
@@ -212,7 +215,7 @@ def model_size(estimates: pd.DataFrame) -> Figure:
             axis.set_xlabel("parameters")
             axis.set_title(label)
             axis.grid(visible=True, which="major")
-            axis.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+            _plain_log_axis(axis.yaxis, (1.0, 2.0, 5.0))
             axis.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
         _legend(figure, axes[0])
     return figure
@@ -249,7 +252,7 @@ def overview(strong: pd.DataFrame, weak: pd.DataFrame, attribution: pd.DataFrame
 
 
 def _waterfall_panel(axis: Axes, rows: pd.DataFrame) -> None:
-    running = 1.0
+    running, highest = 1.0, 1.15
     for place, (_, row) in enumerate(rows.iterrows()):
         value = row["value"]
         after = running * value
@@ -266,15 +269,25 @@ def _waterfall_panel(axis: Axes, rows: pd.DataFrame) -> None:
         text = f"{value:.3f}"
         if np.isfinite(row["low"]):
             text += f"\n[{row['low']:.3f},\n{row['high']:.3f}]"
-        axis.text(place, max(running, after) + 0.02, text, ha="center", va="bottom", fontsize=5.5)
+        top = max(running, after) + 0.02
+        axis.text(place, top, text, ha="center", va="bottom", fontsize=5.5, bbox=_PAPER, zorder=5)
+        highest = max(highest, top + 0.1 * (1 + text.count("\n")))
         running = after
     axis.bar(len(rows), running, width=0.62, color=_TOTAL, zorder=2)
     axis.text(len(rows), running + 0.02, f"{running:.3f}", ha="center", va="bottom", fontsize=6.5, weight="bold")
     axis.axhline(1, linestyle="--", color="0.4", linewidth=0.9, zorder=1)
     labels = [FACTOR_LABELS.get(factor, factor) for factor in rows["factor"]] + ["effi-\nciency"]
     axis.set_xticks(range(len(labels)), labels, fontsize=6)
-    axis.set_ylim(0, max(1.35, axis.get_ylim()[1] * 1.12))
+    axis.set_ylim(0, highest)
     axis.grid(axis="x", visible=False)
+
+
+def _plain_log_axis(axis: Axis, subs: tuple[float, ...]) -> None:
+    """Ticks of a log axis as plain numbers: powers of its base, or 1, 2 and 5 of each decade."""
+    base = 2 if subs == (1.0,) else 10
+    axis.set_major_locator(matplotlib.ticker.LogLocator(base=base, subs=subs))
+    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    axis.set_minor_locator(matplotlib.ticker.NullLocator())
 
 
 def _curves(axis: Axes, estimates: pd.DataFrame, per_round: pd.DataFrame, column: str) -> None:

@@ -105,6 +105,24 @@ MODEL_SIZE = {
     **_QUALITY,
     "point_id": TEXT["point_id"],
 }
+IDENTITY = {
+    "series": TEXT["series"],
+    "world_size": _RATIO["world_size"],
+    "efficiency_strong": Column("E strong", digits=3),
+    "batch": Column("batch factor", digits=3),
+    "efficiency_weak": Column("E weak", digits=3),
+    "product": Column("batch x E weak", digits=3),
+    "ratio": Column("E strong / product", digits=3),
+    "reason": Column("note"),
+}
+COMPARISON = {
+    "quantity": Column("quantity"),
+    "published": Column("published"),
+    "ours": Column("here"),
+    "comparable": Column("comparable"),
+    "why": Column("why"),
+}
+GUIDELINES = {"sentence": Column("guideline"), "source": Column("source"), "point_ids": Column("points")}
 
 
 def shown(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
@@ -147,7 +165,7 @@ def _text(value: object, low: float | None, high: float | None, column: Column) 
 def save_table(
     frame: pd.DataFrame, columns: Mapping[str, Column], figures_dir: Path | str, name: str, caption: str
 ) -> pd.DataFrame:
-    """Write `name.csv` (all columns, full precision), `name.md` and `name.tex` (as shown, booktabs); the shown table."""
+    """Write `name.csv` (all columns, full precision), `name.md` and `name.tex` (as shown); the shown table."""
     folder = Path(figures_dir)
     table = shown(frame, columns)
     write_atomically(folder / f"{name}.csv", frame.to_csv(index=False))

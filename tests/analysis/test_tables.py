@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from kanstudy.analysis.tables import Column, save_table, shown
+
+COLUMNS = {
+    "name": Column("name"),
+    "time_s": Column("time (ms)", 1e3, 1),
+    "share": Column("share (%)", 100, 0),
+    "blank": Column("blank", 1, 2),
+    "flag": Column("flag"),
+}
+FRAME = pd.DataFrame(
+    {
+        "name": ["a_b", "50 % & more"],
+        "time_s": [0.0123, np.nan],
+        "time_s_low": [0.0121, np.nan],
+        "time_s_high": [0.0125, np.nan],
+        "share": [-0.02, 1.3],
+        "blank": [np.nan, np.nan],
+        "flag": [True, False],
+        "hidden": [1, 2],
+    }
+)
+
+
+def test_intervals_stand_in_brackets_and_blanks_stay_blank() -> None:
+    table = shown(FRAME, COLUMNS)
+    assert list(table.columns) == ["name", "time (ms)", "share (%)", "flag"], "an empty column is left out"
+    assert table["time (ms)"].tolist() == ["12.3 [12.1, 12.5]", ""]
+    assert table["share (%)"].tolist() == ["-2", "130"], "nothing is clipped"
+    assert table["flag"].tolist() == ["yes", "no"]
+
+
+def test_a_table_of_nothing_has_no_rows(tmp_path: Path) -> None:
+    assert len(shown(pd.DataFrame(), COLUMNS)) == 0
+    save_table(pd.DataFrame(), COLUMNS, tmp_path, "nothing", "A caption")
+    assert (tmp_path / "nothing.md").read_text() == "A caption\n\n(nothing measured)\n"
+
+
+def test_three_files_hold_the_same_table(tmp_path: Path) -> None:
+    save_table(FRAME, COLUMNS, tmp_path, "times", "Measured, 2 rounds: 50 % & more")
+    again = pd.read_csv(tmp_path / "times.csv")
+    pd.testing.assert_frame_equal(again, FRAME)
+    markdown = (tmp_path / "times.md").read_text().splitlines()
+    assert markdown[0] == "Measured, 2 rounds: 50 % & more"
+    assert [cell.strip() for cell in markdown[4].split("|")[1:-1]] == ["a_b", "12.3 [12.1, 12.5]", "-2", "yes"]
+    latex = (tmp_path / "times.tex").read_text()
+    for part in (
+        r"\toprule",
+        r"\caption{Measured, 2 rounds: 50 \% \& more}",
+        r"a\_b & 12.3 [12.1, 12.5] & -2 & yes \\",
+    ):
+        assert part in latex
+    assert latex.count(r"\\") == 3
