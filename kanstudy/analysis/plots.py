@@ -150,8 +150,8 @@ def overhead(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
             labels = [_setting(row) for _, row in rows.iterrows()]
             for place, row in rows.iterrows():
                 dots = per_round[per_round["point_id"] == row["point_id"]]["overhead"] if len(per_round) else []
-                _dots(axis, np.full(len(dots), float(place)), 100 * np.asarray(dots, float), _colour(0))  # type: ignore[arg-type]
-                _marker(axis, float(place), row, "overhead", _colour(0), MARKERS[0], scale=100)  # type: ignore[arg-type]
+                _dots(axis, np.full(len(dots), float(place)), 100 * np.asarray(dots, float), _colour(0))
+                _marker(axis, float(place), row, "overhead", _colour(0), MARKERS[0], scale=100)
             axis.set_xticks(range(len(labels)), labels)
             axis.set_xlim(-0.6, len(labels) - 0.4)
             axis.axhline(0, color="0.4", linewidth=0.8)
