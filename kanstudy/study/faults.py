@@ -70,16 +70,18 @@ def tail(text: str) -> str:
 
 
 def _first_rank(codes: dict[int, int], logs: dict[int, Path]) -> int | None:
-    # A rank that died of a signal comes first: the others only noticed, however soon they said so. SIGTERM is
-    # torchrun ending the rest.
+    errors = {rank: log.with_name("error.json") for rank, log in logs.items() if log.with_name("error.json").exists()}
+    # by the file's time: the time inside is in whole seconds
+    first = min(errors, key=lambda rank: errors[rank].stat().st_mtime_ns, default=None)
+    # A rank that died of a signal comes before those that raised: they only noticed. Not so if they waited in vain:
+    # then torchrun killed a rank that had stopped. SIGTERM is always torchrun ending the rest.
     killed = [rank for rank, code in codes.items() if code < 0 and code != -signal.SIGTERM]
-    if killed:
+    if killed and not (first is not None and _TIMEOUT.search(_raised(errors[first]) or "")):
         return killed[0]
-    raised = {rank: log.with_name("error.json") for rank, log in logs.items() if log.with_name("error.json").exists()}
-    if raised:  # by the file's time: the time inside is in whole seconds
-        return min(raised, key=lambda rank: raised[rank].stat().st_mtime_ns)
+    if first is not None:
+        return first
     failed = [rank for rank, code in codes.items() if code != 0]
-    return min(failed, key=lambda rank: logs[rank].stat().st_mtime_ns if rank in logs else 0) if failed else None
+    return min(failed, key=lambda rank: logs[rank].stat().st_mtime_ns if rank in logs else 0, default=None)
 
 
 def _failure(reason: str, rank: int | None, log: Path) -> Failure:

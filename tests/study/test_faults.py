@@ -108,6 +108,13 @@ def test_a_collective_that_timed_out_is_a_timeout(logs, message):
     assert logs.failure().status == "timeout"
 
 
+def test_a_stopped_rank_that_torchrun_had_to_kill_is_not_out_of_memory(logs):
+    logs.exit_codes(1, -9)
+    logs.raised(0, "RuntimeError: Timed out waiting 5000ms for recv operation to complete", at_s=1)
+    failure = logs.failure()
+    assert (failure.rank, failure.status) == (0, "timeout")
+
+
 def test_a_watchdog_that_aborts_the_rank_is_a_timeout(logs):
     logs.exit_codes(-6, -15)
     logs.stderr(0).write_text("[rank0]: Watchdog caught collective operation timeout: WorkNCCL(...)\n")
