@@ -31,6 +31,9 @@ CHAIN = (
 ranks of what `serial_local` takes the maximum of; `ddp_noop_every_step` has the slowest rank at every step."""
 
 
+_NO_ROUNDS = pd.MultiIndex.from_arrays([[], []], names=["launch", "round"])
+
+
 @dataclass(frozen=True)
 class Blocks:
     """`times_s`: seconds a step, one row a complete round, indexed by (launch, round), the columns of `CHAIN` that
@@ -55,8 +58,8 @@ class Blocks:
         return self.dropped <= UNTRUSTED_ABOVE * len(self.disturbed)
 
     def selected(self, all_rounds: bool) -> pd.DataFrame:
-        """The times of all rounds, or of the undisturbed ones."""
-        return self.times_s if all_rounds else self.times_s[~self.disturbed]
+        """The times of all rounds, or of the undisturbed ones; of all, too, where every round was disturbed."""
+        return self.times_s if all_rounds or self.disturbed.all() else self.times_s[~self.disturbed]
 
 
 def blocks(record: Record) -> Blocks:
@@ -67,10 +70,8 @@ def blocks(record: Record) -> Blocks:
             for column, value in _times(arm, item).items():
                 columns.setdefault(column, {})[item.launch, item.index] = value
     frame = pd.DataFrame({column: pd.Series(columns[column], dtype=float) for column in CHAIN if column in columns})
-    frame = frame.sort_index() if len(frame) else frame
-    frame.index = pd.MultiIndex.from_tuples(list(frame.index), names=["launch", "round"]) if len(frame) else (
-        pd.MultiIndex.from_arrays([[], []], names=["launch", "round"])
-    )
+    index = pd.MultiIndex.from_tuples(list(frame.index), names=["launch", "round"]) if len(frame) else _NO_ROUNDS
+    frame = frame.set_axis(index).sort_index()
     disturbed = _disturbed_rounds(record)
     return Blocks(frame, np.array([key in disturbed for key in frame.index], dtype=bool))
 

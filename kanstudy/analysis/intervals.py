@@ -22,9 +22,6 @@ LEVEL = 0.95
 BOOTSTRAP_FROM = 12
 ORDER_STATISTICS_FROM = 6
 
-Statistic = Callable[[np.ndarray], np.ndarray]
-"""Maps rounds (..., n, m) to values (..., k); the leading axes are resamples."""
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -66,7 +63,7 @@ class Estimate:
         """
         value, n = self.value * other.value, min(self.n, other.n)
         if self.draws is not None and other.draws is not None:
-            return _percentile(value, self.draws * other.draws, n)
+            return of_draws(value, self.draws * other.draws, n)
         if not (self.has_interval and other.has_interval):
             return no_interval(value, n)
         coverage = self.coverage + other.coverage - 1
@@ -102,44 +99,45 @@ def order_statistic_rank(n: int) -> tuple[int, float]:
     return k, float(1 - 2 * binom.cdf(k - 1, n, 0.5)) if k else np.nan
 
 
-def estimate(rounds: np.ndarray, statistic: Statistic, seed: int, per_round: Statistic | None = None) -> list[Estimate]:
-    """Estimates of the k values of `statistic` on `rounds` (n, m), with intervals as the module describes.
-
-    `per_round` maps rounds (n, m) to what each round alone says (n, k); order statistics need it, and without it
-    6 to 11 rounds get no interval. A value that is not finite gets none either.
-    """
-    n = len(rounds)
-    if n == 0:
-        raise ValueError("no rounds to estimate from")
-    values = np.asarray(statistic(rounds), dtype=float)
-    if n >= BOOTSTRAP_FROM:
-        chosen = np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
-        draws = statistic(rounds[chosen])
-        return [_percentile(value, draws[:, i], n) for i, value in enumerate(values)]
-    if n >= ORDER_STATISTICS_FROM and per_round is not None:
-        k, coverage = order_statistic_rank(n)
-        ordered = np.sort(per_round(rounds), axis=0)
-        lows, highs = ordered[k - 1], ordered[n - k]
-        # a difference of medians may lie just outside the interval of the median difference
-        return [
-            Estimate(float(v), float(min(v, low)), float(max(v, high)), n, "order statistics", coverage)
-            if np.isfinite([v, low, high]).all()
-            else no_interval(v, n)
-            for v, low, high in zip(values, lows, highs, strict=True)
-        ]
-    return [no_interval(value, n) for value in values]
+def resamples(n: int, seed: int) -> np.ndarray:
+    """Which rounds each resample holds: (RESAMPLES, n) indices."""
+    return np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
 
 
-def median(values: np.ndarray, seed: int) -> Estimate:
-    """The median of values (n,) with its interval; `MISSING` of no values."""
-    if len(values) == 0:
-        return MISSING
-    column = np.asarray(values, dtype=float)[:, None]
-    return estimate(column, lambda rounds: np.median(rounds, axis=-2), seed, per_round=lambda rounds: rounds)[0]
-
-
-def _percentile(value: float, draws: np.ndarray, n: int) -> Estimate:
+def of_draws(value: float, draws: np.ndarray, n: int) -> Estimate:
+    """A value with the percentile interval of its bootstrap draws (RESAMPLES,); none if one of them is not finite."""
     if not (np.isfinite(value) and np.isfinite(draws).all()):
         return no_interval(value, n)
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(float(value), float(low), float(high), n, "bootstrap", LEVEL, draws)
+
+
+def of_rounds(value: float, per_round: np.ndarray) -> Estimate:
+    """A value with the order-statistic interval of what each round alone says (n,); none below 6 rounds."""
+    n = len(per_round)
+    if n < ORDER_STATISTICS_FROM or not (np.isfinite(value) and np.isfinite(per_round).all()):
+        return no_interval(value, n)
+    k, coverage = order_statistic_rank(n)
+    ordered = np.sort(per_round)
+    # a ratio of medians may lie just outside the interval of the median ratio
+    low, high = min(value, ordered[k - 1]), max(value, ordered[n - k])
+    return Estimate(float(value), float(low), float(high), n, "order statistics", coverage)
+
+
+def median(values: np.ndarray, seed: int) -> Estimate:
+    """The median of values (n,) with its interval as the module describes; `MISSING` of no values."""
+    n = len(values)
+    if n == 0:
+        return MISSING
+    value = float(np.median(values))
+    if n < BOOTSTRAP_FROM:
+        return of_rounds(value, values)
+    return of_draws(value, np.median(values[resamples(n, seed)], axis=-1), n)
+
+
+def bootstrap(rounds: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], seed: int) -> Estimate:
+    """`statistic` of rounds (n, m), as a function of (..., n, m); below 12 rounds without an interval."""
+    n, value = len(rounds), float(statistic(rounds))
+    if n < BOOTSTRAP_FROM:
+        return no_interval(value, n)
+    return of_draws(value, statistic(rounds[resamples(n, seed)]), n)

@@ -8,8 +8,12 @@ do not occur: a mean of 10/1.25, 10/2.5 and 20/2.5 answers no question that anyo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+
+Values = Any
+"""A number, an array or a series of them; the result is of the same kind."""
 
 
 def block_time(rank_step_times_s: Sequence[Sequence[float]]) -> float:
@@ -49,48 +53,47 @@ def drift_free(log_times: np.ndarray, arm_columns: Sequence[int]) -> np.ndarray:
     return log_times - log_times[..., list(arm_columns)].mean(axis=-1, keepdims=True)
 
 
-def speed_up(t_base_s: float, t_s: float) -> float:
-    """S = T_base / T(p), strong scaling."""
+def speed_up(t_base_s: Values, t_s: Values) -> Values:
+    """S = T_base / T(p)."""
     return t_base_s / t_s
 
 
-def strong_efficiency(t_base_s: float, t_s: float, world_size: int, base_world_size: int = 1) -> float:
+def strong_efficiency(t_base_s: Values, t_s: Values, world_size: int, base_world_size: int = 1) -> Values:
     """E = S p0 / p of strong scaling; p0 is the baseline's world size."""
     return speed_up(t_base_s, t_s) * base_world_size / world_size
 
 
-def weak_efficiency(t_base_s: float, t_s: float) -> float:
+def weak_efficiency(t_base_s: Values, t_s: Values) -> Values:
     """E = T(1) / T(p) of weak scaling."""
     return t_base_s / t_s
 
 
-def karp_flatt(speed_up: float, world_size: int) -> float:
-    """The experimentally determined serial fraction, (1/S - 1/p) / (1 - 1/p) (Karp & Flatt 1990); NaN at p = 1."""
-    if world_size == 1:
-        return np.nan
+def karp_flatt(speed_up: Values, world_size: int) -> Values:
+    """The experimentally determined serial fraction, (1/S - 1/p) / (1 - 1/p) (Karp & Flatt 1990), for p > 1."""
+    if world_size < 2:
+        raise ValueError(f"world_size = {world_size}: must be at least 2, one rank has no serial fraction")
     return (1 / speed_up - 1 / world_size) / (1 - 1 / world_size)
 
 
-def communication_overhead(t_noop_s: float, t_ddp_s: float) -> float:
+def communication_overhead(t_noop_s: Values, t_ddp_s: Values) -> Values:
     """1 - T_noop / T_ddp: the share of a DDP step that synchronisation and data movement take."""
     return 1 - t_noop_s / t_ddp_s
 
 
-def algorithm_bandwidth(message_bytes: float, time_s: float) -> float:
+def algorithm_bandwidth(message_bytes: float, time_s: Values) -> Values:
     """algbw = bytes / time, B/s."""
     return message_bytes / time_s
 
 
-def bus_bandwidth(message_bytes: float, time_s: float, world_size: int) -> float:
+def bus_bandwidth(message_bytes: float, time_s: Values, world_size: int) -> Values:
     """busbw of an all-reduce, algbw 2(p-1)/p, B/s (nccl-tests, PERFORMANCE.md); NaN at p = 1: nothing moves."""
-    if world_size == 1:
-        return np.nan
-    return algorithm_bandwidth(message_bytes, time_s) * 2 * (world_size - 1) / world_size
+    factor = 2 * (world_size - 1) / world_size if world_size > 1 else np.nan
+    return algorithm_bandwidth(message_bytes, time_s) * factor
 
 
-def throughput(global_batch_size: int, t_s: float) -> float:
-    """Rows trained a second by all ranks together."""
-    return global_batch_size / t_s
+def throughput(batch_size: int, t_s: Values) -> Values:
+    """Rows trained a second: of all ranks from the global batch, of one from the local."""
+    return batch_size / t_s
 
 
 def parameters_per_byte(n_params: int, peak_memory_bytes: float) -> float:

@@ -1,0 +1,196 @@
+"""Where the parallel efficiency goes: the chain of times from one rank alone to DDP, as factors.
+
+    T1(B)/p -> mean_r T1_r(B/p) -> max_r T1_r(B/p) -> max_r T_conc -> max_r T_noop -> sum_k max_r t_noop,k -> T_ddp
+
+Each factor is the ratio of neighbours; their product is the efficiency E(p) exactly. Weak scaling is the same chain
+without its first link, so E_strong(p; B) = batch x E_weak(p; B/p). At p = 1 the plain module is the same on every
+link before DDP: only the factors of DDP remain.
+
+The medians over rounds belong to rounds in which `serial_global` ran on one rank after another: with unequal
+devices the split between batch and heterogeneity depends on how many are slow, their product does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from kanstudy.analysis import intervals
+from kanstudy.analysis.blocks import CHAIN
+from kanstudy.analysis.intervals import MISSING, Estimate
+from kanstudy.analysis.paired import PairedArms
+from kanstudy.analysis.results import fault_text, series_labels
+from kanstudy.record import Record
+
+_NAMES = ("batch", "heterogeneity", "contention", "ddp", "synchronisation", "data_movement")
+FACTORS = dict(zip(_NAMES, itertools.pairwise(CHAIN), strict=True))
+"""Each factor and the two links of the chain whose ratio it is."""
+
+_SAME_WORK = tuple(
+    "source world_size local_batch_size placement device_name backend threads_per_rank dataset n_samples model "
+    "grid_size spline_order operator optimizer dtype tf32 bucket_cap_mb comm_hook sync_buffers".split()
+)
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """The parallel efficiency of one record and its factors; `reason` says why something is missing or doubtful.
+
+    `value` has the plain module on one rank as its baseline, `of_means` is the same from mean times, `all_rounds`
+    keeps the disturbed rounds. `factors` is empty where an arm is missing.
+    """
+
+    value: Estimate
+    of_means: Estimate
+    all_rounds: Estimate
+    factors: dict[str, Estimate]
+    n_rounds: int
+    n_disturbed: int
+    no_baseline: bool
+    reason: str
+
+    def log_share(self, factor: str) -> Estimate:
+        """ln f / ln E: the factor's share of the loss; missing where E cannot be told from 1."""
+        part, whole = self.factors[factor], self.value
+        if whole.includes(1):
+            return intervals.no_interval(np.nan, whole.n)
+        share = float(np.log(part.value) / np.log(whole.value))
+        if part.draws is None or whole.draws is None:
+            return intervals.no_interval(share, whole.n)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return intervals.of_draws(share, np.log(part.draws) / np.log(whole.draws), whole.n)
+
+
+def efficiency(record: Record) -> Efficiency:
+    """The efficiency of a record with all that belongs to it, over its undisturbed rounds."""
+    arms, everything = PairedArms(record), PairedArms(record, all_rounds=True)
+    base, scale = baseline(record, everything)
+    links = _links(record)
+    complete = all(arms.has(*pair) for pair in links.values())
+    factors = {name: arms.ratio(*pair, scale=scale if name == "batch" else 1.0) for name, pair in links.items()}
+    value = arms.ratio(base, "ddp", scale)
+    no_baseline = arms.n > 0 and not arms.has(base, "ddp")
+    notes = [quality(record, arms)]
+    if no_baseline:
+        notes.append(f"no baseline: the arm {base.removesuffix('_mean')} was not measured")
+    elif arms.n and np.isnan(value.value):
+        notes.append("a step time is missing")
+    if value.value > 1:
+        notes.append("efficiency above 1")
+    return Efficiency(
+        value=value,
+        of_means=arms.ratio_of_means(base, "ddp", scale),
+        all_rounds=everything.ratio(base, "ddp", scale),
+        factors=factors if complete else {},
+        n_rounds=arms.n,
+        n_disturbed=arms.blocks.dropped,
+        no_baseline=no_baseline,
+        reason=joined(*notes),
+    )
+
+
+def quality(record: Record, arms: PairedArms) -> str:
+    """What a reader must know of the rounds behind a record's numbers; empty where all is well."""
+    notes = [fault_text(record)]
+    if 0 < arms.n < intervals.ORDER_STATISTICS_FROM:
+        notes.append(f"{arms.n} round{'s' * (arms.n > 1)}: too few for an interval")
+    if arms.n and not arms.blocks.trusted:
+        kept = "all are kept" if arms.blocks.dropped == arms.n else "they are left out"
+        notes.append(f"untrusted: {arms.blocks.dropped} of {len(arms.blocks.disturbed)} rounds disturbed, {kept}")
+    if record.oversubscribed:
+        notes.append("more ranks than cores")
+    return joined(*notes)
+
+
+def joined(*notes: str) -> str:
+    """Notes as one text."""
+    return "; ".join(filter(None, notes))
+
+
+def attribution(records: Sequence[Record]) -> pd.DataFrame:
+    """One row a factor of each record, then one for the efficiency itself.
+
+    Columns: point_id, source, series, world_size, scaling, factor, value, log_share (ln f / ln E), points (of
+    efficiency, in the order of the chain, which they depend on), the intervals `_low` and `_high`, method, coverage,
+    n_rounds, n_disturbed, reason. A record without a complete chain is one row of factor "none" with the reason.
+    """
+    rows = []
+    for record, series in zip(records, series_labels(records), strict=True):
+        found = efficiency(record)
+        head: dict[str, object] = {"point_id": record.point_id, "source": record.source, "series": series}
+        head |= {"world_size": record.world_size, "scaling": record.scaling}
+        tail = {"n_rounds": found.n_rounds, "n_disturbed": found.n_disturbed, "reason": found.reason}
+        if not found.factors:
+            reason = found.reason or "no attribution: an arm of the chain was not measured"
+            rows.append(head | {"factor": "none"} | tail | {"reason": reason})
+            continue
+        running = 1.0
+        for name, factor in found.factors.items():
+            share = columns("log_share", found.log_share(name))
+            points = running * (factor.value - 1)
+            running *= factor.value
+            rows.append(head | {"factor": name} | _described(factor) | share | {"points": points} | tail)
+        rows.append(head | {"factor": "efficiency"} | _described(found.value) | tail)
+    names = ["point_id", "source", "series", "world_size", "scaling", "factor", "value", "value_low", "value_high"]
+    names += ["log_share", "log_share_low", "log_share_high", "points", "method", "coverage"]
+    return pd.DataFrame(rows, columns=[*names, "n_rounds", "n_disturbed", "reason"])
+
+
+def identity_check(strong: Sequence[Record], weak: Sequence[Record]) -> pd.DataFrame:
+    """E_strong(p; B) beside batch x E_weak(p; B/p), wherever both experiments measured the same local batch.
+
+    Both numbers with intervals and no verdict: they come from different rounds, so they differ by noise.
+    """
+    weak_of = {_same_work(record): record for record in weak}
+    rows = []
+    for record, series in zip(strong, series_labels(strong), strict=True):
+        partner = weak_of.get(_same_work(record))
+        if record.world_size == 1 or partner is None:
+            continue
+        own, other = efficiency(record), efficiency(partner)
+        product = own.factors["batch"].times(other.value) if own.factors else MISSING
+        rows.append(
+            {"series": series, "world_size": record.world_size, "local_batch_size": record.local_batch_size}
+            | columns("efficiency", own.value)
+            | columns("batch_times_weak", product)
+            | {"point_id": record.point_id, "weak_point_id": partner.point_id}
+            | {"reason": joined(own.reason, other.reason)}
+        )
+    names = ["series", "world_size", "local_batch_size", "efficiency", "efficiency_low", "efficiency_high"]
+    names += ["batch_times_weak", "batch_times_weak_low", "batch_times_weak_high"]
+    return pd.DataFrame(rows, columns=[*names, "point_id", "weak_point_id", "reason"])
+
+
+def columns(name: str, estimate: Estimate) -> dict[str, float]:
+    """An estimate as three columns of a table."""
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def _described(estimate: Estimate) -> dict[str, object]:
+    return {**columns("value", estimate), "method": estimate.method, "coverage": estimate.coverage}
+
+
+def baseline(record: Record, arms: PairedArms) -> tuple[str, float]:
+    """The column that E is relative to, and the factor on it. At p = 1 both serial arms are the same work."""
+    if record.world_size == 1:
+        return ("serial_global" if arms.has("serial_global") else "serial_local"), 1.0
+    return ("serial_global", 1 / record.world_size) if record.scaling == "strong" else ("serial_local_mean", 1.0)
+
+
+def _links(record: Record) -> dict[str, tuple[str, str]]:
+    """The factors that apply to a record, with their links."""
+    if record.world_size > 1:
+        return {name: pair for name, pair in FACTORS.items() if record.scaling == "strong" or name != "batch"}
+    base = "serial_global" if "serial_global" in record.arms else "serial_local"
+    if "ddp_noop" not in record.arms:
+        return {"ddp": (base, "ddp")}
+    return {"ddp": (base, "ddp_noop"), "data_movement": ("ddp_noop", "ddp")}
+
+
+def _same_work(record: Record) -> tuple:
+    """What strong and weak scaling must share for the identity: everything but the name and the global batch."""
+    return (tuple(record.layer_widths), *(getattr(record, name) for name in _SAME_WORK))

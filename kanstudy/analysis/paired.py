@@ -1,0 +1,76 @@
+"""Ratios of the arms of one record, compared round by round so that the machine's drift falls out."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from kanstudy.analysis import intervals, metrics
+from kanstudy.analysis.blocks import blocks
+from kanstudy.analysis.intervals import MISSING, Estimate
+from kanstudy.record import Record
+from kanstudy.spec import ARMS
+
+
+class PairedArms:
+    """The arms of a record over its undisturbed rounds (or, with `all_rounds`, over all).
+
+    `ratio` of two columns of `blocks.CHAIN` is exp of the difference of their medians, after each round's mean log
+    time over its arms is subtracted. All ratios of a record share their resamples, so ratios multiply exactly, draw
+    by draw too.
+    """
+
+    def __init__(self, record: Record, all_rounds: bool = False) -> None:
+        self.blocks = blocks(record)
+        self.times_s = self.blocks.selected(all_rounds)
+        self.seed = intervals.seed_of(record.point_id)
+        self.n = len(self.times_s)
+        self._place = {column: index for index, column in enumerate(self.times_s.columns)}
+
+    def has(self, *columns: str) -> bool:
+        """Whether there are rounds of all these columns."""
+        return self.n > 0 and all(column in self._place for column in columns)
+
+    def time(self, column: str) -> Estimate:
+        """The median time a step over rounds, s."""
+        return intervals.median(self.times_s[column].to_numpy(), self.seed) if self.has(column) else MISSING
+
+    def ratio(self, numerator: str, denominator: str, scale: float = 1.0) -> Estimate:
+        """The ratio of two columns' times, times `scale`; `MISSING` where one is not measured."""
+        if not self.has(numerator, denominator):
+            return MISSING
+        i, j = self._place[numerator], self._place[denominator]
+        value = scale * float(np.exp(self._medians[i] - self._medians[j]))
+        if self.n >= intervals.BOOTSTRAP_FROM:
+            return intervals.of_draws(value, scale * np.exp(self._draws[:, i] - self._draws[:, j]), self.n)
+        return intervals.of_rounds(value, scale * np.exp(self._logs[:, i] - self._logs[:, j]))
+
+    def ratio_of_means(self, numerator: str, denominator: str, scale: float = 1.0) -> Estimate:
+        """The ratio of the mean times, times `scale`: unlike medians, means feel every stall."""
+        if not self.has(numerator, denominator):
+            return MISSING
+        rounds = self.times_s[[numerator, denominator]].to_numpy()
+
+        def ratio(rounds: np.ndarray) -> np.ndarray:
+            means = rounds.mean(axis=-2)
+            return scale * means[..., 0] / means[..., 1]
+
+        return intervals.bootstrap(rounds, ratio, self.seed)
+
+    @cached_property
+    def _logs(self) -> np.ndarray:
+        return np.log(self.times_s.to_numpy())
+
+    @cached_property
+    def _arms(self) -> list[int]:
+        return [index for column, index in self._place.items() if column in ARMS]
+
+    @cached_property
+    def _medians(self) -> np.ndarray:
+        return metrics.arm_log_medians(self._logs, self._arms)
+
+    @cached_property
+    def _draws(self) -> np.ndarray:
+        resampled = self._logs[intervals.resamples(self.n, self.seed)]
+        return metrics.arm_log_medians(resampled, self._arms)

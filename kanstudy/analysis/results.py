@@ -1,0 +1,339 @@
+"""Records as data frames: what lies in a results folder, what does not belong there, and what is still missing.
+
+A folder of results holds `<experiment>/<point_id>.json`, and `plans/<experiment>.json`, what was last asked for.
+Nothing is dropped: a file that is no record becomes a row of `problems`, a point without a record a row of
+`planned_versus_done`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from kanstudy.analysis import metrics
+from kanstudy.analysis.blocks import blocks
+from kanstudy.analysis.intervals import scope
+from kanstudy.record import Record, RecordError, read_record
+
+RESERVED = ("plans", "data", "logs", "notebooks", "aside", "figures")
+"""Folders of a results folder that hold no records."""
+
+SERIES_KEYS = (
+    "experiment",
+    "source",
+    "device_type",
+    "device_name",
+    "backend",
+    "threads_per_rank",
+    "placement",
+    "scaling",
+    "series_batch",
+    "dataset",
+    "n_samples",
+    "optimizer",
+    "learning_rate",
+    "model",
+    "layer_widths",
+    "grid_size",
+    "spline_order",
+    "operator",
+    "bucket_cap_mb",
+    "comm_hook",
+    "sync_buffers",
+    "dtype",
+    "tf32",
+    "block_s",
+    "warmup_steps",
+    "warmup_s",
+    "seed",
+)
+"""What the points of one curve share; only the world size differs. `series_batch` is the batch that stays."""
+
+_NOT_SCALAR = ("arms", "allreduce", "provenance", "error", "out_of_grid_share")
+_LABEL_HEADS = {
+    "source": "source",
+    "device_name": "on",
+    "layer_widths": "widths",
+    "grid_size": "grid",
+    "series_batch": "batch",
+    "bucket_cap_mb": "bucket cap",
+}
+"""Headings of the fields that labels show first; the others follow under their own names."""
+
+
+class ResultsError(ValueError):
+    """Records that cannot be analysed together; the message names the files."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Records of a folder, and `problems` (path, reason): the files there that are no records of this study."""
+
+    records: list[Record]
+    problems: pd.DataFrame
+
+    @property
+    def points(self) -> pd.DataFrame:
+        """One row a record, see `points`."""
+        return points(self.records)
+
+    @property
+    def rounds(self) -> pd.DataFrame:
+        """One row a rank of a block, see `rounds`."""
+        return rounds(self.records)
+
+
+def experiments(results_dir: Path | str) -> list[str]:
+    """The experiments that a folder has records of, by name."""
+    folder = _existing(results_dir)
+    return sorted(path.name for path in folder.iterdir() if path.name not in RESERVED and any(path.glob("*.json")))
+
+
+def load(results_dir: Path | str, experiment: str | None = None) -> Results:
+    """The records of a folder, of one experiment or of all, in the order of world size, then name.
+
+    Raises `ResultsError` where the folder does not exist, or where two records are the same point of the same
+    series, so that it is open which is meant.
+    """
+    folder = _existing(results_dir)
+    records, problems = [], []
+    for name in experiments(folder) if experiment is None else [experiment]:
+        for path in sorted((folder / name).glob("*.json")):
+            try:
+                record = read_record(path)
+                if record.experiment != name:
+                    raise RecordError(f"{path}: experiment {record.experiment!r} does not belong in this folder")
+                records.append(record)
+            except (RecordError, OSError) as error:
+                problems.append({"path": str(path.relative_to(folder)), "reason": str(error)})
+    records.sort(key=lambda record: (record.experiment, record.world_size, record.point_id))
+    _refuse_duplicates(records)
+    return Results(records, pd.DataFrame(problems, columns=["path", "reason"]))
+
+
+def points(records: Sequence[Record]) -> pd.DataFrame:
+    """One row a record: its plain fields, and series, n_rounds, launches, reason (empty where it is ok)."""
+    names = [field.name for field in dataclasses.fields(Record) if field.name not in _NOT_SCALAR]
+    rows = []
+    for record in records:
+        row = {name: getattr(record, name) for name in names}
+        row["layer_widths"] = "-".join(map(str, record.layer_widths))
+        row["n_rounds"] = min((len(arm.rounds) for arm in record.arms.values()), default=0)
+        row["launches"] = launches(record)
+        row["reason"] = fault_text(record)
+        rows.append(row)
+    frame = pd.DataFrame(rows, columns=[*names, "n_rounds", "launches", "reason"])
+    frame["series"] = series_labels(records)
+    return frame
+
+
+def rounds(records: Sequence[Record]) -> pd.DataFrame:
+    """One row a rank of a block: experiment, point_id, source, arm, launch, round, order, rank, steps, step_s (mean
+    seconds a step), slowest_step_s (the slowest rank at every step, mean), the covariates, disturbed."""
+    rows = []
+    for record in records:
+        measured = blocks(record)
+        disturbed = dict(zip(measured.times_s.index, measured.disturbed, strict=True))
+        for name, arm in record.arms.items():
+            for item in arm.rounds:
+                slowest = metrics.slowest_at_every_step(item.rank_step_times_s)
+                means = metrics.rank_mean_step_times(item.rank_step_times_s)
+                for i, rank in enumerate(item.active_ranks):
+                    rows.append(
+                        {
+                            "experiment": record.experiment,
+                            "point_id": record.point_id,
+                            "source": record.source,
+                            "arm": name,
+                            "launch": item.launch,
+                            "round": item.index,
+                            "order": item.order,
+                            "rank": rank,
+                            "steps": len(item.rank_step_times_s[i]),
+                            "step_s": means[i],
+                            "slowest_step_s": slowest,
+                            "reference_kernel_s": item.reference_kernel_s[i],
+                            "foreign_cpu_share": item.foreign_cpu_share[i],
+                            "minor_faults": item.minor_faults[i],
+                            "disturbed": disturbed[item.launch, item.index],
+                            "started_utc": item.started_utc,
+                        }
+                    )
+    return pd.DataFrame(rows)
+
+
+def planned_versus_done(results_dir: Path | str) -> pd.DataFrame:
+    """One row a planned point or a file: experiment, point_id, world_size, status, rounds_done, rounds_planned (over
+    all launches), reason.
+
+    The status is the record's, `missing` where there is none, `unreadable` where the file is no record; what no plan
+    asks for is there too, and says so.
+    """
+    folder = _existing(results_dir)
+    loaded = load(folder)
+    records = {(record.experiment, record.point_id): record for record in loaded.records}
+    bad = {(Path(path).parent.name, Path(path).stem): reason for path, reason in loaded.problems.to_numpy()}
+    rows = []
+    for path in sorted(folder.glob("plans/*.json")):
+        try:
+            plan = json.loads(path.read_text(encoding="utf-8"))
+            asked = [(plan["experiment"], name, point, plan["rounds"][name]) for name, point in plan["points"].items()]
+            planned_launches = int(plan["launches"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = f"not a plan: {error!r}"
+            rows.append(_row(path.stem, f"plans/{path.name}", None, "unreadable", 0, None, reason))
+            continue
+        for experiment, name, point, per_launch in asked:
+            key, size = (experiment, name), point.get("world_size")
+            record, total = records.pop(key, None), int(per_launch) * planned_launches
+            if record is None:
+                status = "unreadable" if key in bad else "missing"
+                rows.append(_row(experiment, name, size, status, 0, total, bad.pop(key, "")))
+                continue
+            done = sum(record.rounds_of_launch(index) for index in range(planned_launches))
+            short = record.status == "ok" and not record.is_complete(int(per_launch), planned_launches)
+            status = "partial" if short else record.status
+            rows.append(_row(experiment, name, size, status, done, total, fault_text(record)))
+    for (experiment, name), record in records.items():
+        reason = "; ".join(filter(None, [fault_text(record), "in no plan kept here"]))
+        done = sum(record.rounds_of_launch(index) for index in range(launches(record)))
+        rows.append(_row(experiment, name, record.world_size, record.status, done, None, reason))
+    rows += [_row(experiment, name, None, "unreadable", 0, None, reason) for (experiment, name), reason in bad.items()]
+    columns = ["experiment", "point_id", "world_size", "status", "rounds_done", "rounds_planned", "reason"]
+    return pd.DataFrame(rows, columns=columns).astype({"world_size": "Int64", "rounds_planned": "Int64"})
+
+
+def series_labels(records: Sequence[Record]) -> list[str]:
+    """A name for each record's series within its experiment: model, data set, and what else tells series apart."""
+    keys = pd.DataFrame(_series_keys(records), columns=list(SERIES_KEYS)).map(_plain)
+    labels = pd.Series(index=keys.index, dtype=object)
+    for _, group in keys.groupby("experiment"):
+        labels[group.index] = _labels_of(group)
+    return list(labels)
+
+
+def _labels_of(keys: pd.DataFrame) -> pd.Series:
+    """Labels of series of one experiment: fields are added only while they tell apart what is not yet told apart."""
+    labels = keys["model"].str.upper() + " " + keys["dataset"]
+    for name in [*_LABEL_HEADS, *(name for name in SERIES_KEYS if name not in _LABEL_HEADS)]:
+        if labels.nunique() == len(keys.drop_duplicates()):
+            break
+        longer = labels + f", {_LABEL_HEADS.get(name, name.replace('_', ' '))} " + keys[name]
+        if longer.nunique() > labels.nunique():
+            labels = longer
+    return labels
+
+
+def caption(records: Sequence[Record]) -> str:
+    """What a figure or table of these records rests on, for under it."""
+    if not records:
+        return "Nothing is measured."
+    frame = points(records)
+
+    def several(name: str, missing: str = "unknown") -> str:
+        return ", ".join(sorted({missing if pd.isna(value) else _plain(value) for value in frame[name]}))
+
+    strong = any(record.scaling == "strong" for record in records)
+    weak = any(record.scaling == "weak" for record in records)
+    baseline = ["the plain module on one rank with the global batch"] if strong else []
+    baseline += ["the plain module on one rank with the local batch"] if weak else []
+    counts = sorted(set(frame["n_rounds"]))
+    counted = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    batch = "global " + several("global_batch_size") if strong and not weak else "local " + several("local_batch_size")
+    many = max(1, int(frame["launches"].max()))
+    sentences = [
+        f"Source: {several('source')}; profile: {several('profile')}; hardware: {several('device_name')}"
+        f" ({several('backend')}, {several('threads_per_rank')} thread(s) a rank)",
+        f"Batch: {batch} rows; data: {several('dataset')}",
+        f"Baseline: {' or '.join(baseline)}, measured in the same rounds",
+        f"Medians of {counted} rounds; intervals {scope(many)}",
+    ]
+    if len({_surroundings(record) for record in records if record.conditions is not None}) > 1:
+        sentences.append("Not all points were measured under the same conditions (hosts, versions, threads)")
+    if frame["oversubscribed"].any():
+        sentences.append("Hollow markers: more ranks than cores")
+    return ". ".join(sentences) + "."
+
+
+def launches(record: Record) -> int:
+    """Launches that the record's rounds come from."""
+    return len({item.launch for arm in record.arms.values() for item in arm.rounds})
+
+
+def fault_text(record: Record) -> str:
+    """Why a record is not ok, in one line; empty for one that is."""
+    if record.status == "ok":
+        return ""
+    if record.error is None:
+        done, wanted = sum(record.rounds_of_launch(i) for i in range(record.launches_planned)), record.rounds_planned
+        return f"{record.status}: {done} of {wanted * record.launches_planned} rounds"
+    places = [
+        f"{name} {value}" for name in ("rank", "arm", "step") if (value := getattr(record.error, name)) is not None
+    ]
+    return f"{record.status}: {record.error.reason}" + (f" ({', '.join(places)})" if places else "")
+
+
+def _existing(results_dir: Path | str) -> Path:
+    folder = Path(results_dir)
+    if not folder.is_dir():
+        raise ResultsError(f"results_dir = {str(results_dir)!r}: must be a folder that exists")
+    return folder
+
+
+def _surroundings(record: Record) -> str:
+    """The conditions but for the ranks, which differ by world size: from the first host, on which all points ran."""
+    conditions = dict(record.provenance.get("conditions") or {})
+    hosts = conditions.pop("hosts", None) or [None]
+    for name in ("ranks", "operator", "tf32"):
+        conditions.pop(name, None)
+    return json.dumps([hosts[0], conditions], sort_keys=True, default=str)
+
+
+def _row(experiment: str, name: str, size: int | None, status: str, done: int, total: int | None, reason: str) -> dict:
+    return {
+        "experiment": experiment,
+        "point_id": name,
+        "world_size": size,
+        "status": status,
+        "rounds_done": done,
+        "rounds_planned": total,
+        "reason": reason,
+    }
+
+
+def _series_keys(records: Sequence[Record]) -> list[tuple]:
+    """The series of each record. Where a launch failed before it could see its hardware, it is that of the others."""
+    hardware = {(record.device_type, record.device_name) for record in records if record.device_name is not None}
+    keys = []
+    for record in records:
+        values = {name: getattr(record, name) for name in SERIES_KEYS if name != "series_batch"}
+        same_type = [name for kind, name in hardware if kind == record.device_type]
+        if record.device_name is None and len(same_type) == 1:
+            values["device_name"] = same_type[0]
+        values["layer_widths"] = "-".join(map(str, record.layer_widths))
+        values["series_batch"] = record.global_batch_size if record.scaling == "strong" else record.local_batch_size
+        keys.append(tuple(values[name] for name in SERIES_KEYS))
+    return keys
+
+
+def _refuse_duplicates(records: Sequence[Record]) -> None:
+    seen: dict[tuple, Record] = {}
+    for record, series in zip(records, _series_keys(records), strict=True):
+        first = seen.setdefault((record.world_size, *series), record)
+        if first is not record:
+            raise ResultsError(
+                f"{record.experiment}: {first.point_id}.json and {record.point_id}.json are the same series at "
+                f"world size {record.world_size}: move one of them out of the results folder"
+            )
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, float | np.floating):
+        return "none" if np.isnan(value) else f"{value:g}"
+    return "none" if value is None else str(value)
