@@ -115,10 +115,8 @@ def waterfall(attribution: pd.DataFrame) -> Figure:
     A bar spans the running product before and after its factor: downwards a loss, upwards a factor above 1. The
     number is the factor with its interval. Heights depend on the order of the chain, the factors do not.
     """
-    rows = attribution[attribution["factor"] != "efficiency"] if len(attribution) else attribution
-    panels = (
-        [key for key, part in rows.groupby(["series", "world_size"], sort=False) if len(part) > 1] if len(rows) else []
-    )
+    rows = _factors(attribution)
+    panels = list(rows.groupby(["series", "world_size"], sort=False).groups) if len(rows) else []
     if not panels:
         return _message("No point with two ranks or more is measured, so there is nothing to attribute")
     with matplotlib.rc_context(_STYLE):
@@ -235,7 +233,7 @@ def overview(strong: pd.DataFrame, weak: pd.DataFrame, attribution: pd.DataFrame
                 _world_axis(axis, frame)
                 _efficiency_axis(axis)
             axis.set_ylabel("parallel efficiency")
-        rows = attribution[(attribution["factor"] != "efficiency")] if len(attribution) else attribution
+        rows = _factors(attribution)
         rows = rows[rows["series"] == strong["series"].iloc[0]] if len(rows) else rows
         rows = rows[rows["world_size"] == rows["world_size"].max()] if len(rows) else rows
         if len(rows) > 1:
@@ -249,6 +247,13 @@ def overview(strong: pd.DataFrame, weak: pd.DataFrame, attribution: pd.DataFrame
         if handles:
             figure.legend(handles, labels, loc="outside lower left", ncols=2)
     return figure
+
+
+def _factors(attribution: pd.DataFrame) -> pd.DataFrame:
+    """The factors of complete chains over several ranks; one rank has nothing to lose to others."""
+    if not len(attribution):
+        return attribution
+    return attribution[~attribution["factor"].isin(["efficiency", "none"]) & (attribution["world_size"] > 1)]
 
 
 def _waterfall_panel(axis: Axes, rows: pd.DataFrame) -> None:
@@ -267,8 +272,8 @@ def _waterfall_panel(axis: Axes, rows: pd.DataFrame) -> None:
         )
         axis.plot([place - 0.31, place + 1.31], [after, after], color="0.3", linewidth=0.7, zorder=3)
         text = f"{value:.3f}"
-        if np.isfinite(row["low"]):
-            text += f"\n[{row['low']:.3f},\n{row['high']:.3f}]"
+        if np.isfinite(row["value_low"]):
+            text += f"\n[{row['value_low']:.3f},\n{row['value_high']:.3f}]"
         top = max(running, after) + 0.02
         axis.text(place, top, text, ha="center", va="bottom", fontsize=5.5, bbox=_PAPER, zorder=5)
         highest = max(highest, top + 0.1 * (1 + text.count("\n")))

@@ -108,12 +108,12 @@ MODEL_SIZE = {
 IDENTITY = {
     "series": TEXT["series"],
     "world_size": _RATIO["world_size"],
-    "efficiency_strong": Column("E strong", digits=3),
-    "batch": Column("batch factor", digits=3),
-    "efficiency_weak": Column("E weak", digits=3),
-    "product": Column("batch x E weak", digits=3),
-    "ratio": Column("E strong / product", digits=3),
+    "local_batch_size": Column("local batch"),
+    "efficiency": Column("E strong", digits=3),
+    "batch_times_weak": Column("batch x E weak", digits=3),
     "reason": Column("note"),
+    "point_id": Column("strong point"),
+    "weak_point_id": Column("weak point"),
 }
 COMPARISON = {
     "quantity": Column("quantity"),

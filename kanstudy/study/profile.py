@@ -19,7 +19,7 @@ from kanstudy.machine import gpu_count, usable_cores
 from kanstudy.study.series import SERIES, Machine, Series, Settings
 from kanstudy.study.strict import ProfileError, allowed, as_table, build
 
-__all__ = ["Profile", "ProfileError", "Study", "builtin_profiles", "figures_dir", "load_profile", "results_dir"]
+__all__ = ["Profile", "ProfileError", "Study", "builtin_profiles", "figures_dir", "folder_to_read", "load_profile", "results_dir"]
 
 MAX_DEFAULT_WORLD_SIZE = 8
 """Unless a profile names its world sizes, no more ranks than the published study had."""
@@ -120,6 +120,15 @@ def project_root() -> Path:
 def results_dir(profile: Profile, given: str | Path = "") -> Path:
     """Where the profile's records lie: the folder given, or `results/<profile>` of the project."""
     return Path(given).expanduser().resolve() if str(given) else project_root() / "results" / profile.name
+
+
+def folder_to_read(profile: str = "", given: str = "") -> Path:
+    """The results to show: the folder given, or the profile's, or without either the reference result."""
+    if given:
+        return Path(given).expanduser().resolve()
+    if profile:
+        return results_dir(load_profile(profile))
+    return project_root() / "results" / "reference" / "laptop"
 
 
 def figures_dir(profile: Profile) -> Path:

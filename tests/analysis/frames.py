@@ -48,7 +48,7 @@ def chain(values: tuple[float, ...], world_size: int = 2, series: str = "KAN 32-
         for factor, value in zip((*FACTORS, "efficiency"), (*values, product), strict=True)
     ]
     frame = pd.DataFrame(rows)
-    return frame.assign(low=frame["value"] - 0.02, high=frame["value"] + 0.02)
+    return frame.assign(value_low=frame["value"] - 0.02, value_high=frame["value"] + 0.02)
 
 
 def settings(sizes: tuple[int, ...] = (2,)) -> pd.DataFrame:
