@@ -1,0 +1,197 @@
+"""`file:PATH:TARGET,TARGET`: a user's CSV or Parquet table; `file:PATH.npz`: arrays `x` and `y`.
+
+Paths are relative to the current folder and may hold spaces and colons. Every column that is no target is a feature.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import warnings
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kanstudy.study.rows import DataError, Rows, Source
+from kanstudy.study.strict import allowed
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LEAST_ROWS = 10
+_HOLDOUT_EVERY = 5  # every fifth row of an order that does not depend on the seed
+_ORDER_SEED = 0
+
+_asked_for: dict[str, str] = {}
+"""What was asked for, by the name given to it: a name has no path, so that it is the same wherever the file lies."""
+
+
+def source(dataset: str) -> Source:
+    """The source of a `file:` string, or of a name that this gave before in this process; read once in a process.
+
+    Its name is `file:STEM-HASH` with a hash of the content and the targets. Raises `DataError` where the string does
+    not say a file and its targets, and where the file cannot be used: the message names file, column, row and value.
+    """
+    path, targets = _parse(_asked_for.get(dataset, dataset))
+    try:
+        stat = path.stat()
+        digest = _digest(path, stat.st_mtime_ns, stat.st_size)
+        name = _name(path, targets, digest)
+        if dataset in _asked_for and name != dataset:
+            raise DataError(f"{path}: changed since the plan was made: plan again")
+        rows = _read(path, targets, digest)
+    except OSError as error:
+        raise DataError(f"{path.absolute()}: cannot be read: {error.strerror or error}") from error
+    if name != dataset:
+        _asked_for[name] = dataset
+    return Source.of_table(name, rows)
+
+
+def _parse(dataset: str) -> tuple[Path, tuple[str, ...]]:
+    """Path and targets (none of an NPZ file)."""
+    rest = dataset.partition(":")[2]
+    path, colon, targets = rest.rpartition(":")
+    if rest.lower().endswith(".npz"):
+        return Path(rest).expanduser(), ()
+    if path.lower().endswith(".npz"):
+        raise DataError(f"dataset {dataset!r}: targets {targets!r}: must be absent, an NPZ file has them as array y")
+    if not colon or not path or rest.lower().endswith((".csv", ".parquet")):
+        raise DataError(
+            f"dataset {dataset!r}: must be file:PATH:TARGET,TARGET for a .csv or .parquet file, or file:PATH.npz"
+        )
+    if not path.lower().endswith((".csv", ".parquet")):
+        raise DataError(f"dataset {dataset!r}: the file {path!r} must end with .csv, .parquet or .npz")
+    names = tuple(name.strip() for name in targets.split(","))
+    if "" in names or len(set(names)) < len(names):
+        raise DataError(f"dataset {dataset!r}: targets {targets!r}: must be distinct names, separated by commas")
+    return Path(path).expanduser(), names
+
+
+@functools.lru_cache(maxsize=16)
+def _digest(path: Path, mtime_ns: int, size: int) -> str:
+    """SHA-256 of the content; time and size stand for it in the cache."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _name(path: Path, targets: tuple[str, ...], digest: str) -> str:
+    stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", path.stem)
+    return f"file:{stem}-{hashlib.sha256(repr((digest, targets)).encode()).hexdigest()[:8]}"
+
+
+@functools.lru_cache(maxsize=2)
+def _read(path: Path, targets: tuple[str, ...], digest: str) -> Rows:
+    """The file's rows, checked and split; a fifth is held out, the same rows whatever the seed."""
+    if targets:
+        table = _read_table(path)
+        x, y, features = _columns(table, targets, path)
+    else:
+        x, y = _read_arrays(path)
+        features = tuple(f"x{number}" for number in range(1, x.shape[1] + 1))
+        targets = tuple(f"y{number}" for number in range(1, y.shape[1] + 1))
+    if len(x) < _LEAST_ROWS:
+        raise DataError(f"{path}: {len(x)} rows: must be at least {_LEAST_ROWS}")
+    for values, names in ((x, features), (y, targets)):
+        _check_finite(values, names, path)
+    is_held_out = np.random.default_rng(_ORDER_SEED).permutation(len(x)) % _HOLDOUT_EVERY == 0
+    return Rows(
+        x_train=x[~is_held_out],
+        y_train=y[~is_held_out],
+        x_holdout=x[is_held_out],
+        y_holdout=y[is_held_out],
+        feature_names=features,
+        target_names=targets,
+        origin=f"{path.name}, SHA-256 {digest}; held out: a fifth of the rows, the same whatever the seed",
+    )
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        if path.suffix.lower() == ".parquet":
+            table = pd.read_parquet(path)
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)  # a row longer than the header loses values
+                header = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, index_col=False)
+                table = pd.read_csv(path, index_col=False, low_memory=False)
+            table.columns = header.iloc[0].str.strip()
+    except (ValueError, pd.errors.ParserWarning) as error:  # not a table, or not text
+        raise DataError(f"{path}: cannot be read as {path.suffix}: {str(error).splitlines()[0]}") from error
+    names = [str(name) for name in table.columns]
+    for number, name in enumerate(names, start=1):
+        if not name:
+            raise DataError(f"{path}: column {number} has no name: must have one (an index column must go)")
+        if names.index(name) < number - 1:
+            raise DataError(f"{path}: column name {name!r} is there twice: must be distinct")
+    table.columns = pd.Index(names)
+    return table
+
+
+def _columns(
+    table: pd.DataFrame, targets: tuple[str, ...], path: Path
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Features (n, in), targets (n, out), and the features' names."""
+    for target in targets:
+        if target not in table.columns:
+            raise DataError(f"{path}: no column {target!r} for a target: must be {allowed(target, table.columns)}")
+    features = tuple(name for name in table.columns if name not in targets)
+    if not features:
+        raise DataError(f"{path}: every column is a target ({', '.join(targets)}): must have one more, for a feature")
+    columns = {name: _numbers(table[name], name, path) for name in table.columns}
+    x = np.column_stack([columns[name] for name in features])
+    return x, np.column_stack([columns[name] for name in targets]), features
+
+
+def _numbers(column: pd.Series, name: str, path: Path) -> np.ndarray:
+    """The column as float64; missing values are NaN. True and false are 1 and 0."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    is_number = pd.to_numeric(column.astype(str), errors="coerce").notna()
+    wrong = np.flatnonzero(~is_number.to_numpy() & column.notna().to_numpy())
+    row = int(wrong[0]) if len(wrong) else 0
+    value = str(column.iloc[row]) if len(column) else ""
+    raise DataError(f"{path}: column {name!r} is not numeric: row {row + 1} has {value[:40]!r}: must be numbers")
+
+
+def _read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The arrays x (n, in) and y (n, out) or (n,) of an NPZ file as float64."""
+    arrays = []
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for name in ("x", "y"):
+                if name not in file.files:
+                    raise DataError(f"{path}: no array {name!r}: must have x and y, has {', '.join(file.files)}")
+                arrays.append(file[name])
+    except DataError:
+        raise
+    except (ValueError, zipfile.BadZipFile, AttributeError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read as .npz: {str(error).splitlines()[0]}") from error
+    x, y = arrays
+    y = y[:, None] if y.ndim == 1 else y
+    for name, array in (("x", x), ("y", y)):
+        if array.dtype.kind not in "fiub":
+            raise DataError(f"{path}: array {name!r} is of type {array.dtype}: must be real numbers")
+        if array.ndim != 2 or array.shape[1] == 0:
+            raise DataError(f"{path}: array {name!r} has shape {array.shape}: must be (rows, columns)")
+    if len(x) != len(y):
+        raise DataError(f"{path}: x has {len(x)} rows and y {len(y)}: must be equally many")
+    return x.astype(np.float64), y.astype(np.float64)
+
+
+def _check_finite(values: np.ndarray, names: tuple[str, ...], path: Path) -> None:
+    wrong = ~np.isfinite(values)
+    if not wrong.any():
+        return
+    row, column = np.argwhere(wrong)[0]
+    what = "is missing" if np.isnan(values[row, column]) else f"is {values[row, column]}"
+    raise DataError(
+        f"{path}: row {row + 1} of column {names[column]!r} {what}, as are {wrong.sum() - 1} more values of the "
+        "file that are missing or infinite: must be finite numbers"
+    )

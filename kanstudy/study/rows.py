@@ -1,0 +1,125 @@
+"""Rows of a data set: where they come from, as they are there, and standardised for a KAN's grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+_LARGEST = 1e100
+"""Larger values are refused: the squares of their differences overflow."""
+
+
+class DataError(ValueError):
+    """A data set that cannot be used; one line that names it and the column, row or value, and what is allowed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Training rows x_train (n, features), y_train (n, targets) and hold-out rows, in the units of their source.
+
+    `origin` is the formula or the file and how it was split. `dropped` counts the rows that were left out, by reason.
+    """
+
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_holdout: np.ndarray
+    y_holdout: np.ndarray
+    feature_names: tuple[str, ...]
+    target_names: tuple[str, ...]
+    origin: str
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def sample(self, n_samples: int, seed: int) -> Rows:
+        """The same with `n_samples` of the training rows, chosen by the seed; the hold-out rows stay."""
+        if n_samples == len(self.x_train):
+            return self
+        chosen = np.sort(np.random.default_rng(seed).choice(len(self.x_train), n_samples, replace=False))
+        return Rows(**(vars(self) | {"x_train": self.x_train[chosen], "y_train": self.y_train[chosen]}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a data set string stands for, known before any row is standardised.
+
+    `name` goes into a point's identity. `n_available` rows can be trained on (None: they are drawn, as many as asked
+    for). `rows(n_samples, seed)` brings them.
+    """
+
+    name: str
+    n_features: int
+    n_targets: int
+    n_holdout: int
+    n_available: int | None
+    rows: Callable[[int, int], Rows]
+
+    @classmethod
+    def of_table(cls, name: str, rows: Rows) -> Source:
+        """The source of rows that are there: what is asked for is chosen among them."""
+        return cls(
+            name=name,
+            n_features=rows.x_train.shape[1],
+            n_targets=rows.y_train.shape[1],
+            n_holdout=len(rows.x_holdout),
+            n_available=len(rows.x_train),
+            rows=rows.sample,
+        )
+
+
+def standardise(rows: Rows, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The four arrays, float32 in C order, and their scales; all statistics are of the training rows.
+
+    Features: `2 (x - low) / width - 1` with the training minimum and maximum - minimum, so training values fill
+    [-1, 1] exactly; hold-out values may lie outside and stay there. A constant feature has width 1 and becomes -1.
+    Targets: `(y - mean) / scale` with the training mean and standard deviation.
+
+    Raises `DataError` on a target that is constant in the training rows, on values that are not finite or too large.
+    """
+    for part, names in (("x", rows.feature_names), ("y", rows.target_names)):
+        for where in ("train", "holdout"):
+            _check_size(getattr(rows, f"{part}_{where}"), names, name)
+    low, high = rows.x_train.min(axis=0), rows.x_train.max(axis=0)
+    is_constant = high - low < np.finfo(np.float64).tiny
+    width = np.where(is_constant, 1.0, high - low)
+    mean, scale = rows.y_train.mean(axis=0), rows.y_train.std(axis=0)
+    for column, target in enumerate(rows.target_names):
+        if np.ptp(rows.y_train[:, column]) == 0 or scale[column] < np.finfo(np.float64).tiny:
+            value = float(rows.y_train[0, column])
+            raise DataError(f"{name}: target {target!r} is {value:g} in every training row: must vary to be learned")
+    arrays = {
+        "x_train": _single((rows.x_train - low) / width * 2 - 1, rows.feature_names, name),
+        "y_train": _single((rows.y_train - mean) / scale, rows.target_names, name),
+        "x_holdout": _single((rows.x_holdout - low) / width * 2 - 1, rows.feature_names, name),
+        "y_holdout": _single((rows.y_holdout - mean) / scale, rows.target_names, name),
+    }
+    scales = {
+        "feature_low": low.tolist(),
+        "feature_width": width.tolist(),
+        "constant_features": [rows.feature_names[column] for column in np.flatnonzero(is_constant)],
+        "target_mean": mean.tolist(),
+        "target_scale": scale.tolist(),
+    }
+    return arrays, scales
+
+
+def _check_size(values: np.ndarray, names: tuple[str, ...], dataset: str) -> None:
+    wrong = np.argwhere(~(np.abs(values) <= _LARGEST))
+    if len(wrong):
+        row, column = wrong[0]
+        value = float(values[row, column])
+        raise DataError(f"{dataset}: {names[column]!r} has the value {value:g}: must be finite, at most {_LARGEST:g}")
+
+
+def _single(values: np.ndarray, names: tuple[str, ...], dataset: str) -> np.ndarray:
+    """float32 in C order; a hold-out value so far outside the training range that it overflows is an error."""
+    with np.errstate(over="ignore"):
+        single = np.ascontiguousarray(values, dtype=np.float32)
+    wrong = np.argwhere(~np.isfinite(single))
+    if len(wrong):
+        raise DataError(
+            f"{dataset}: a hold-out value of {names[wrong[0][1]]!r} lies further outside its training range "
+            "than float32 can say: must be of about the same size"
+        )
+    return single
