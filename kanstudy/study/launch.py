@@ -25,6 +25,7 @@ from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.processes import started
 from kanstudy.study.profile import results_dir as default_results_dir
 from kanstudy.study.progress import Progress, duration
+from kanstudy.study.provenance import collect
 
 __all__ = ["FolderError", "LaunchError", "LaunchOutcome", "run", "status"]
 
@@ -109,6 +110,8 @@ class _Launches:
         self.plan, self.results, self.deadline, self.command = plan, results, deadline, command
         self.failures: dict[str, Failure] = {}
         self.data_files: dict[str, str] = {}
+        self.environment = environment(plan.profile.machine.threads_per_rank)
+        self.provenance = collect(self.environment)
 
     def measure(self) -> None:
         plan = self.plan
@@ -157,7 +160,7 @@ class _Launches:
         log = log_dir / "launcher.log"
         progress = Progress(Path(spec.progress_file), len(spec.points), _say)
         timeout_s = self.plan.profile.stall_timeout_s
-        with started(self.command(spec, log_dir / "run.json", log_dir), environment(spec), log) as process:
+        with started(self.command(spec, log_dir / "run.json", log_dir), self.environment, log) as process:
             while (code := process.poll()) is None and progress.silent_s <= timeout_s:
                 time.sleep(_POLL_S)
                 progress.poll()
@@ -204,6 +207,7 @@ class _Launches:
             collective_timeout_s=profile.machine.collective_timeout_s,
             deadline_unix_s=self.deadline,
             seed=points[0].seed,
+            provenance=self.provenance,
         )
         log_dir.mkdir(parents=True)
         (log_dir / "run.json").write_text(to_json(spec), encoding="utf-8")
@@ -224,9 +228,9 @@ class _Launches:
             _say(f"  {point.point_id}: {failure}")
 
 
-def environment(spec: RunSpec) -> dict[str, str]:
+def environment(threads_per_rank: int) -> dict[str, str]:
     """The environment of a launch: this process's, with equal threads and one allocator policy for every arm."""
-    threads = str(spec.threads_per_rank)
+    threads = str(threads_per_rank)
     package = str(Path(kanstudy.__file__).resolve().parent.parent)
     own = {
         "OMP_NUM_THREADS": threads,

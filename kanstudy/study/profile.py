@@ -19,7 +19,16 @@ from kanstudy.machine import gpu_count, usable_cores
 from kanstudy.study.series import SERIES, Machine, Series, Settings
 from kanstudy.study.strict import ProfileError, allowed, as_table, build
 
-__all__ = ["Profile", "ProfileError", "Study", "builtin_profiles", "figures_dir", "folder_to_read", "load_profile", "results_dir"]
+__all__ = [
+    "Profile",
+    "ProfileError",
+    "Study",
+    "builtin_profiles",
+    "figures_dir",
+    "folder_to_read",
+    "load_profile",
+    "results_dir",
+]
 
 MAX_DEFAULT_WORLD_SIZE = 8
 """Unless a profile names its world sizes, no more ranks than the published study had."""
@@ -182,7 +191,14 @@ def _series(experiment: str, tables: object, defaults: dict[str, Any], path: Pat
     where = f"{path} [[study.{experiment}]]"
     if not isinstance(tables, list):
         raise ProfileError(f"{where}: must be written with two brackets, one such table a series")
-    return tuple(
+    series = [
         build(SERIES[experiment], as_table(table, f"{where} #{number}"), f"{where} #{number}", defaults)
         for number, table in enumerate(tables, start=1)
-    )
+    ]
+    return tuple(dataclasses.replace(item, dataset=_beside(path, item.dataset)) for item in series)
+
+
+def _beside(profile: Path, dataset: str) -> str:
+    """A data set's own file is looked for beside the profile: notebooks run in another folder than the user's."""
+    kind, _, rest = dataset.partition(":")
+    return f"file:{profile.parent / Path(rest).expanduser()}" if kind == "file" and rest else dataset

@@ -36,7 +36,10 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Series(Settings):
-    """One series of an experiment: a data set, a model, a batch. `n_samples` = 0 takes all rows there are."""
+    """One series of an experiment: a data set, a model, a batch.
+
+    `n_samples` = 0 takes all rows there are; the path in a `file:` data set is relative to the profile's folder.
+    """
 
     dataset: str = key()
     n_samples: int = key(0, least=0)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -115,15 +116,14 @@ def test_the_launch_is_what_the_profile_says(study):
 
 def test_every_world_size_gets_the_same_threads_and_allocator(study, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "16")
-    seen = {}
-
-    def spy(run, plan_file, log_dir):
-        seen.update(launch.environment(run))
-        return stub(run, plan_file, log_dir)
-
-    study.run(command=spy)
-    assert seen["OMP_NUM_THREADS"] == seen["MKL_NUM_THREADS"] == "1"
+    monkeypatch.setenv("MALLOC_MMAP_MAX_", "5")
+    code = "import os, sys; print(dict(os.environ)); sys.exit(1)"
+    with pytest.raises(LaunchError):
+        study.run(study.planned(MACHINE + "threads_per_rank = 2"), lambda *_: [sys.executable, "-c", code])
+    seen = ast.literal_eval(study.record(0).error.log_tail)
+    assert seen["OMP_NUM_THREADS"] == seen["MKL_NUM_THREADS"] == "2"
     assert (seen["MALLOC_MMAP_MAX_"], seen["MALLOC_TRIM_THRESHOLD_"]) == ("0", "8589934592")
+    assert study.record(0).provenance["settings"]["OMP_NUM_THREADS"] == "2", "the record says so"
 
 
 def test_more_rounds_continue_what_is_there(study):

@@ -158,6 +158,13 @@ def test_default_world_sizes_are_the_powers_of_two_that_fit(cores, threads):
     assert sizes == tuple(p for p in (1, 2, 4, 8) if p == 1 or p * threads <= cores)
 
 
+@pytest.mark.parametrize("given", ["file:rows.csv:t,u", "file:{folder}/rows.csv:t,u", "file:~/rows.csv:t,u"])
+def test_an_own_file_is_looked_for_beside_the_profile(tmp_path, monkeypatch, given):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    series = STRONG.replace("synthetic:4:1", given.format(folder=tmp_path))
+    assert profile_of(tmp_path, series).study.series["strong_scaling"][0].dataset == f"file:{tmp_path}/rows.csv:t,u"
+
+
 def test_device_and_backend_follow_the_machine(tmp_path, machine_with):
     profile = profile_of(tmp_path, STRONG, machine="[machine]\ndevice = 'auto'")
     machine_with(cores=16)
