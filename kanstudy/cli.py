@@ -137,7 +137,7 @@ def status(profile: str | None, results_dir: str) -> None:
     table = folder.status(results)
     click.echo(f"{_short(results)}: nothing measured yet" if table.empty else table.to_string(index=False))
     if loaded:
-        click.echo(batch.summary(batch.point_states(_plans(loaded, (), 0, 1), results)))
+        click.echo(batch.summary(batch.point_states(_plans(loaded, launcher="none"), results)))
 
 
 @main.command()
@@ -170,14 +170,16 @@ def _load(profile: str) -> Profile:
         raise BadInput(str(error)) from error
 
 
-def _plans(profile: Profile, only: tuple[str, ...], rounds: int, launches: int) -> dict[str, ExperimentPlan]:
+def _plans(
+    profile: Profile, only: tuple[str, ...] = (), rounds: int = 0, launches: int = 1, launcher: str = "local"
+) -> dict[str, ExperimentPlan]:
     """The plan of each experiment that the profile has, or of those in `only`; checked all before anything starts."""
     from kanstudy.study import experiments
     from kanstudy.study.profile import ProfileError
 
     try:
         plans = {
-            name: experiments.plan(profile, name, rounds=rounds, launches=launches)
+            name: experiments.plan(profile, name, rounds, launches, launcher)
             for name in EXPERIMENTS
             if not only or name in only
         }

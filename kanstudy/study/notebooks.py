@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import logging
 import math
 import os
 import sys
@@ -161,10 +162,13 @@ def _execute(path: Path, output: Path, parameters: dict[str, Any]) -> None:
             stdout_file=sys.stdout,
             stderr_file=sys.stderr,
             cwd=path.parent,
-            extra_arguments=["--log-level=ERROR"],  # the kernel's own warnings are not the study's
+            extra_arguments=["--log-level=CRITICAL"],  # what a kernel says of itself when it is interrupted
         )
     except PapermillExecutionError:
         pass  # `unfinished` says where and why
+    except (KeyboardInterrupt, SystemExit):
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # nobody waits for the interrupted cell any more
+        raise
     except DeadKernelError:
         raise NotebookError(f"{path.name}: its kernel died (ended by a signal or for lack of memory)") from None
     except (PapermillException, RuntimeError) as error:
