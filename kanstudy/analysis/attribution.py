@@ -23,17 +23,17 @@ from kanstudy.analysis import intervals
 from kanstudy.analysis.blocks import CHAIN
 from kanstudy.analysis.intervals import MISSING, Estimate
 from kanstudy.analysis.paired import PairedArms
-from kanstudy.analysis.results import fault_text, series_labels
+from kanstudy.analysis.results import fault_text
+from kanstudy.analysis.series import series_labels
 from kanstudy.record import Record
 
 _NAMES = ("batch", "heterogeneity", "contention", "ddp", "synchronisation", "data_movement")
 FACTORS = dict(zip(_NAMES, itertools.pairwise(CHAIN), strict=True))
 """Each factor and the two links of the chain whose ratio it is."""
 
-_SAME_WORK = tuple(
-    "source world_size local_batch_size placement device_name backend threads_per_rank dataset n_samples model "
-    "grid_size spline_order operator optimizer dtype tf32 bucket_cap_mb comm_hook sync_buffers".split()
-)
+_SAME_WORK: tuple[str, ...] = ("source", "world_size", "local_batch_size", "placement", "device_name", "backend")
+_SAME_WORK += ("dataset", "n_samples", "model", "grid_size", "spline_order", "operator", "optimizer", "dtype", "tf32")
+_SAME_WORK += ("threads_per_rank", "bucket_cap_mb", "comm_hook", "sync_buffers")
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Efficiency:
     factors: dict[str, Estimate]
     n_rounds: int
     n_disturbed: int
+    trusted: bool
     no_baseline: bool
     reason: str
 
@@ -88,6 +89,7 @@ def efficiency(record: Record) -> Efficiency:
         factors=factors if complete else {},
         n_rounds=arms.n,
         n_disturbed=arms.blocks.dropped,
+        trusted=arms.blocks.trusted,
         no_baseline=no_baseline,
         reason=joined(*notes),
     )
@@ -116,14 +118,15 @@ def attribution(records: Sequence[Record]) -> pd.DataFrame:
 
     Columns: point_id, source, series, world_size, scaling, factor, value, log_share (ln f / ln E), points (of
     efficiency, in the order of the chain, which they depend on), the intervals `_low` and `_high`, method, coverage,
-    n_rounds, n_disturbed, reason. A record without a complete chain is one row of factor "none" with the reason.
+    n_rounds, n_disturbed, trusted, reason. A record without a complete chain is one row of factor "none" and says why.
     """
     rows = []
     for record, series in zip(records, series_labels(records), strict=True):
         found = efficiency(record)
         head: dict[str, object] = {"point_id": record.point_id, "source": record.source, "series": series}
         head |= {"world_size": record.world_size, "scaling": record.scaling}
-        tail = {"n_rounds": found.n_rounds, "n_disturbed": found.n_disturbed, "reason": found.reason}
+        tail: dict[str, object] = {"n_rounds": found.n_rounds, "n_disturbed": found.n_disturbed}
+        tail |= {"trusted": found.trusted, "reason": found.reason}
         if not found.factors:
             reason = found.reason or "no attribution: an arm of the chain was not measured"
             rows.append(head | {"factor": "none"} | tail | {"reason": reason})
@@ -137,7 +140,7 @@ def attribution(records: Sequence[Record]) -> pd.DataFrame:
         rows.append(head | {"factor": "efficiency"} | _described(found.value) | tail)
     names = ["point_id", "source", "series", "world_size", "scaling", "factor", "value", "value_low", "value_high"]
     names += ["log_share", "log_share_low", "log_share_high", "points", "method", "coverage"]
-    return pd.DataFrame(rows, columns=[*names, "n_rounds", "n_disturbed", "reason"])
+    return pd.DataFrame(rows, columns=[*names, "n_rounds", "n_disturbed", "trusted", "reason"])
 
 
 def identity_check(strong: Sequence[Record], weak: Sequence[Record]) -> pd.DataFrame:

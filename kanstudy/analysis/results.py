@@ -13,58 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from kanstudy.analysis import metrics
 from kanstudy.analysis.blocks import blocks
 from kanstudy.analysis.intervals import scope
+from kanstudy.analysis.series import plain, series_keys, series_labels
 from kanstudy.record import Record, RecordError, read_record
 
 RESERVED = ("plans", "data", "logs", "notebooks", "aside", "figures")
 """Folders of a results folder that hold no records."""
 
-SERIES_KEYS = (
-    "experiment",
-    "source",
-    "device_type",
-    "device_name",
-    "backend",
-    "threads_per_rank",
-    "placement",
-    "scaling",
-    "series_batch",
-    "dataset",
-    "n_samples",
-    "optimizer",
-    "learning_rate",
-    "model",
-    "layer_widths",
-    "grid_size",
-    "spline_order",
-    "operator",
-    "bucket_cap_mb",
-    "comm_hook",
-    "sync_buffers",
-    "dtype",
-    "tf32",
-    "block_s",
-    "warmup_steps",
-    "warmup_s",
-    "seed",
-)
-"""What the points of one curve share; only the world size differs. `series_batch` is the batch that stays."""
-
 _NOT_SCALAR = ("arms", "allreduce", "provenance", "error", "out_of_grid_share")
-_LABEL_HEADS = {
-    "source": "source",
-    "device_name": "on",
-    "layer_widths": "widths",
-    "grid_size": "grid",
-    "series_batch": "batch",
-    "bucket_cap_mb": "bucket cap",
-}
-"""Headings of the fields that labels show first; the others follow under their own names."""
 
 
 class ResultsError(ValueError):
@@ -209,27 +169,6 @@ def planned_versus_done(results_dir: Path | str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).astype({"world_size": "Int64", "rounds_planned": "Int64"})
 
 
-def series_labels(records: Sequence[Record]) -> list[str]:
-    """A name for each record's series within its experiment: model, data set, and what else tells series apart."""
-    keys = pd.DataFrame(_series_keys(records), columns=list(SERIES_KEYS)).map(_plain)
-    labels = pd.Series(index=keys.index, dtype=object)
-    for _, group in keys.groupby("experiment"):
-        labels[group.index] = _labels_of(group)
-    return list(labels)
-
-
-def _labels_of(keys: pd.DataFrame) -> pd.Series:
-    """Labels of series of one experiment: fields are added only while they tell apart what is not yet told apart."""
-    labels = keys["model"].str.upper() + " " + keys["dataset"]
-    for name in [*_LABEL_HEADS, *(name for name in SERIES_KEYS if name not in _LABEL_HEADS)]:
-        if labels.nunique() == len(keys.drop_duplicates()):
-            break
-        longer = labels + f", {_LABEL_HEADS.get(name, name.replace('_', ' '))} " + keys[name]
-        if longer.nunique() > labels.nunique():
-            labels = longer
-    return labels
-
-
 def caption(records: Sequence[Record]) -> str:
     """What a figure or table of these records rests on, for under it."""
     if not records:
@@ -237,7 +176,7 @@ def caption(records: Sequence[Record]) -> str:
     frame = points(records)
 
     def several(name: str, missing: str = "unknown") -> str:
-        return ", ".join(sorted({missing if pd.isna(value) else _plain(value) for value in frame[name]}))
+        return ", ".join(sorted({missing if pd.isna(value) else plain(value) for value in frame[name]}))
 
     strong = any(record.scaling == "strong" for record in records)
     weak = any(record.scaling == "weak" for record in records)
@@ -307,33 +246,12 @@ def _row(experiment: str, name: str, size: int | None, status: str, done: int, t
     }
 
 
-def _series_keys(records: Sequence[Record]) -> list[tuple]:
-    """The series of each record. Where a launch failed before it could see its hardware, it is that of the others."""
-    hardware = {(record.device_type, record.device_name) for record in records if record.device_name is not None}
-    keys = []
-    for record in records:
-        values = {name: getattr(record, name) for name in SERIES_KEYS if name != "series_batch"}
-        same_type = [name for kind, name in hardware if kind == record.device_type]
-        if record.device_name is None and len(same_type) == 1:
-            values["device_name"] = same_type[0]
-        values["layer_widths"] = "-".join(map(str, record.layer_widths))
-        values["series_batch"] = record.global_batch_size if record.scaling == "strong" else record.local_batch_size
-        keys.append(tuple(values[name] for name in SERIES_KEYS))
-    return keys
-
-
 def _refuse_duplicates(records: Sequence[Record]) -> None:
     seen: dict[tuple, Record] = {}
-    for record, series in zip(records, _series_keys(records), strict=True):
+    for record, series in zip(records, series_keys(records), strict=True):
         first = seen.setdefault((record.world_size, *series), record)
         if first is not record:
             raise ResultsError(
                 f"{record.experiment}: {first.point_id}.json and {record.point_id}.json are the same series at "
                 f"world size {record.world_size}: move one of them out of the results folder"
             )
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, float | np.floating):
-        return "none" if np.isnan(value) else f"{value:g}"
-    return "none" if value is None else str(value)
