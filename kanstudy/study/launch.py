@@ -83,6 +83,9 @@ def run(
             launches.measure()
             failures = launches.failures
     outcome = LaunchOutcome(plan=plan, results_dir=results, statuses=_statuses(plan, results))
+    for point_id, state in outcome.statuses.items():
+        if state in FINAL_FAULTS:
+            _say(f"  {point_id}: {state}; this is its result, it is not tried again")
     if outcome.left:
         _say(f"{plan.experiment}: {len(outcome.left)} of {len(plan.points)} points are not measured yet")
     if failures:

@@ -219,13 +219,15 @@ def test_a_command_that_cannot_be_run_is_a_failure(study):
     assert study.record(0).status == "failed"
 
 
-def test_oom_is_a_result(study):
+def test_oom_is_a_result(study, capsys):
     study.fault(**{study.ids[0]: "oom"})
     outcome = study.run()
     assert outcome.statuses == {study.ids[0]: "oom", study.ids[1]: "ok"}
     assert outcome.left == []
+    capsys.readouterr()
     study.run()
     assert study.starts == 1, "it would be the same again"
+    assert f"{study.ids[0]}: oom" in capsys.readouterr().out, "but it is said every time"
 
 
 def test_time_over_is_no_failure_and_the_next_run_goes_on(study, capsys):
