@@ -127,7 +127,7 @@ def _is_cached(path: Path, identity: dict[str, Any]) -> bool:
         with np.load(path, allow_pickle=False) as file:
             meta = json.loads(str(file["meta"]))
             return set(file.files) == {*_ARRAYS, "meta"} and identity.items() <= meta.items()
-    except (OSError, ValueError, KeyError, AttributeError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile):
         return False
 
 

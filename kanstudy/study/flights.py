@@ -55,7 +55,7 @@ def _read() -> Rows:
     table = table[table["arr_delay"].notna()]
     date = pd.to_datetime(table[["year", "month", "day"]])
     features = {
-        "day_of_year": date.dt.dayofyear,
+        "day_of_year": date.dt.day_of_year,
         "weekday": date.dt.weekday,
         "scheduled_departure_min": _minutes(table["sched_dep_time"].to_numpy()),
         "scheduled_arrival_min": _minutes(table["sched_arr_time"].to_numpy()),
@@ -65,7 +65,7 @@ def _read() -> Rows:
     }
     x = np.column_stack([np.asarray(column, dtype=np.float64) for column in features.values()])
     y = table[["arr_delay"]].to_numpy(dtype=np.float64)
-    is_held_out = (date.dt.dayofyear % _HOLDOUT_EVERY == 0).to_numpy()
+    is_held_out = (date.dt.day_of_year % _HOLDOUT_EVERY == 0).to_numpy()
     return Rows(
         x_train=x[~is_held_out],
         y_train=y[~is_held_out],

@@ -10,6 +10,7 @@ import hashlib
 import re
 import warnings
 import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ def source(dataset: str) -> Source:
     not say a file and its targets, and where the file cannot be used: the message names file, column, row and value.
     """
     path, targets = _parse(_asked_for.get(dataset, dataset))
+    path = path.expanduser().absolute()
     try:
         stat = path.stat()
         digest = _digest(path, stat.st_mtime_ns, stat.st_size)
@@ -44,9 +46,9 @@ def source(dataset: str) -> Source:
             raise DataError(f"{path}: changed since the plan was made: plan again")
         rows = _read(path, targets, digest)
     except OSError as error:
-        raise DataError(f"{path.absolute()}: cannot be read: {error.strerror or error}") from error
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
     if name != dataset:
-        _asked_for[name] = dataset
+        _asked_for[name] = f"file:{path}:{','.join(targets)}" if targets else f"file:{path}"
     return Source.of_table(name, rows)
 
 
@@ -55,7 +57,7 @@ def _parse(dataset: str) -> tuple[Path, tuple[str, ...]]:
     rest = dataset.partition(":")[2]
     path, colon, targets = rest.rpartition(":")
     if rest.lower().endswith(".npz"):
-        return Path(rest).expanduser(), ()
+        return Path(rest), ()
     if path.lower().endswith(".npz"):
         raise DataError(f"dataset {dataset!r}: targets {targets!r}: must be absent, an NPZ file has them as array y")
     if not colon or not path or rest.lower().endswith((".csv", ".parquet")):
@@ -67,7 +69,7 @@ def _parse(dataset: str) -> tuple[Path, tuple[str, ...]]:
     names = tuple(name.strip() for name in targets.split(","))
     if "" in names or len(set(names)) < len(names):
         raise DataError(f"dataset {dataset!r}: targets {targets!r}: must be distinct names, separated by commas")
-    return Path(path).expanduser(), names
+    return Path(path), names
 
 
 @functools.lru_cache(maxsize=16)
@@ -78,24 +80,23 @@ def _digest(path: Path, mtime_ns: int, size: int) -> str:
 
 
 def _name(path: Path, targets: tuple[str, ...], digest: str) -> str:
-    stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", path.stem)
+    stem = re.sub(r"[^A-Za-z0-9_.-]+", "_", path.stem)[:40]
     return f"file:{stem}-{hashlib.sha256(repr((digest, targets)).encode()).hexdigest()[:8]}"
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=4)
 def _read(path: Path, targets: tuple[str, ...], digest: str) -> Rows:
     """The file's rows, checked and split; a fifth is held out, the same rows whatever the seed."""
     if targets:
         table = _read_table(path)
+        _check_count(len(table), path)  # a column without rows has no type
         x, y, features = _columns(table, targets, path)
     else:
         x, y = _read_arrays(path)
         features = tuple(f"x{number}" for number in range(1, x.shape[1] + 1))
         targets = tuple(f"y{number}" for number in range(1, y.shape[1] + 1))
-    if len(x) < _LEAST_ROWS:
-        raise DataError(f"{path}: {len(x)} rows: must be at least {_LEAST_ROWS}")
-    for values, names in ((x, features), (y, targets)):
-        _check_finite(values, names, path)
+    _check_count(len(x), path)
+    _check_finite(np.hstack((x, y)), features + targets, path)
     is_held_out = np.random.default_rng(_ORDER_SEED).permutation(len(x)) % _HOLDOUT_EVERY == 0
     return Rows(
         x_train=x[~is_held_out],
@@ -121,7 +122,7 @@ def _read_table(path: Path) -> pd.DataFrame:
                 table = pd.read_csv(path, index_col=False, low_memory=False)
             table.columns = header.iloc[0].str.strip()
     except (ValueError, pd.errors.ParserWarning) as error:  # not a table, or not text
-        raise DataError(f"{path}: cannot be read as {path.suffix}: {str(error).splitlines()[0]}") from error
+        raise DataError(f"{path}: cannot be read as {path.suffix}: {_first_line(error)}") from error
     names = [str(name) for name in table.columns]
     for number, name in enumerate(names, start=1):
         if not name:
@@ -156,24 +157,22 @@ def _numbers(column: pd.Series, name: str, path: Path) -> np.ndarray:
     is_number = pd.to_numeric(column.astype(str), errors="coerce").notna()
     wrong = np.flatnonzero(~is_number.to_numpy() & column.notna().to_numpy())
     row = int(wrong[0]) if len(wrong) else 0
-    value = str(column.iloc[row]) if len(column) else ""
-    raise DataError(f"{path}: column {name!r} is not numeric: row {row + 1} has {value[:40]!r}: must be numbers")
+    value = str(column.iloc[row])
+    raise DataError(f"{path}: column {name!r} must be numbers: row {row + 1} has {value[:40]!r} ({column.dtype})")
 
 
 def _read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The arrays x (n, in) and y (n, out) or (n,) of an NPZ file as float64."""
-    arrays = []
     try:
         with np.load(path, allow_pickle=False) as file:
-            for name in ("x", "y"):
-                if name not in file.files:
-                    raise DataError(f"{path}: no array {name!r}: must have x and y, has {', '.join(file.files)}")
-                arrays.append(file[name])
-    except DataError:
-        raise
-    except (ValueError, zipfile.BadZipFile, AttributeError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read as .npz: {str(error).splitlines()[0]}") from error
-    x, y = arrays
+            names = file.files
+            arrays = {name: file[name] for name in ("x", "y") if name in names}
+    except (ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read as .npz: {_first_line(error)}") from error
+    for name in ("x", "y"):
+        if name not in arrays:
+            raise DataError(f"{path}: no array {name!r}: must have x and y, has {', '.join(names)}")
+    x, y = arrays["x"], arrays["y"]
     y = y[:, None] if y.ndim == 1 else y
     for name, array in (("x", x), ("y", y)):
         if array.dtype.kind not in "fiub":
@@ -185,6 +184,11 @@ def _read_arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return x.astype(np.float64), y.astype(np.float64)
 
 
+def _check_count(count: int, path: Path) -> None:
+    if count < _LEAST_ROWS:
+        raise DataError(f"{path}: {count} rows: must be at least {_LEAST_ROWS}")
+
+
 def _check_finite(values: np.ndarray, names: tuple[str, ...], path: Path) -> None:
     wrong = ~np.isfinite(values)
     if not wrong.any():
@@ -192,6 +196,10 @@ def _check_finite(values: np.ndarray, names: tuple[str, ...], path: Path) -> Non
     row, column = np.argwhere(wrong)[0]
     what = "is missing" if np.isnan(values[row, column]) else f"is {values[row, column]}"
     raise DataError(
-        f"{path}: row {row + 1} of column {names[column]!r} {what}, as are {wrong.sum() - 1} more values of the "
-        "file that are missing or infinite: must be finite numbers"
+        f"{path}: column {names[column]!r} {what} in row {row + 1}, "
+        f"{wrong.sum()} values of the file are missing or infinite: must be finite numbers"
     )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -10,6 +10,8 @@ import numpy as np
 
 _LARGEST = 1e100
 """Larger values are refused: the squares of their differences overflow."""
+_SMALLEST = 1e-100
+"""What varies less counts as constant: its square underflows."""
 
 
 class DataError(ValueError):
@@ -81,19 +83,18 @@ def standardise(rows: Rows, name: str) -> tuple[dict[str, np.ndarray], dict[str,
         for where in ("train", "holdout"):
             _check_size(getattr(rows, f"{part}_{where}"), names, name)
     low, high = rows.x_train.min(axis=0), rows.x_train.max(axis=0)
-    is_constant = high - low < np.finfo(np.float64).tiny
+    is_constant = high - low < _SMALLEST
     width = np.where(is_constant, 1.0, high - low)
     mean, scale = rows.y_train.mean(axis=0), rows.y_train.std(axis=0)
     for column, target in enumerate(rows.target_names):
-        if np.ptp(rows.y_train[:, column]) == 0 or scale[column] < np.finfo(np.float64).tiny:
+        if np.ptp(rows.y_train[:, column]) == 0 or scale[column] < _SMALLEST:
             value = float(rows.y_train[0, column])
-            raise DataError(f"{name}: target {target!r} is {value:g} in every training row: must vary to be learned")
-    arrays = {
-        "x_train": _single((rows.x_train - low) / width * 2 - 1, rows.feature_names, name),
-        "y_train": _single((rows.y_train - mean) / scale, rows.target_names, name),
-        "x_holdout": _single((rows.x_holdout - low) / width * 2 - 1, rows.feature_names, name),
-        "y_holdout": _single((rows.y_holdout - mean) / scale, rows.target_names, name),
-    }
+            raise DataError(f"{name}: target {target!r} is {value:g} in every training row: must vary")
+    arrays = {}
+    for part in ("train", "holdout"):
+        x, y = getattr(rows, f"x_{part}"), getattr(rows, f"y_{part}")
+        arrays[f"x_{part}"] = _single((x - low) / width * 2 - 1, rows.feature_names, name)
+        arrays[f"y_{part}"] = _single((y - mean) / scale, rows.target_names, name)
     scales = {
         "feature_low": low.tolist(),
         "feature_width": width.tolist(),

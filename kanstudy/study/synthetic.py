@@ -10,14 +10,15 @@ HOLDOUT_ROWS = 4096
 """Hold-out rows of data that are drawn from a formula."""
 
 _FUNCTION, _TRAIN, _HOLDOUT = range(3)  # independent streams of one seed
+_WIDEST = 4096  # inputs or outputs
 _CHUNK = 65536  # rows whose waves are in memory at once
 
 
 def source(dataset: str) -> Source:
-    """The source of `synthetic:IN:OUT`; `DataError` unless both are whole numbers >= 1."""
+    """The source of `synthetic:IN:OUT`; `DataError` unless both are whole numbers from 1 to 4096."""
     sizes = dataset.split(":")[1:]
-    if len(sizes) != 2 or not all(size.isascii() and size.isdigit() and int(size) > 0 for size in sizes):
-        raise DataError(f"dataset {dataset!r}: must be synthetic:IN:OUT with whole numbers >= 1, as synthetic:32:1")
+    if len(sizes) != 2 or not all(size.isascii() and size.isdigit() and 0 < int(size) <= _WIDEST for size in sizes):
+        raise DataError(f"dataset {dataset!r}: must be synthetic:IN:OUT with whole numbers from 1 to {_WIDEST}")
     n_features, n_targets = map(int, sizes)
     return Source(
         name=f"synthetic:{n_features}:{n_targets}",
