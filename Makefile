@@ -25,7 +25,7 @@ lab: $(RUN)
 
 # one run over tests and notebooks; -m '' takes the tests that plain pytest leaves out
 test: $(DEV)
-	@$(BIN)/python -m pytest -q -rs -m '' --nbval --nbval-current-env --nbval-sanitize-with tests/notebooks/sanitize.cfg tests notebooks
+	@$(BIN)/python -m pytest -q -rs -m '' --nbval --nbval-current-env tests notebooks
 
 lint: $(DEV)
 	@$(BIN)/ruff check .

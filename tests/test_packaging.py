@@ -155,10 +155,8 @@ def test_every_import_is_declared_and_every_requirement_is_used():
 
 
 def test_the_profiles_are_in_the_package_that_is_built(tmp_path):
-    built = subprocess.run(
-        [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "build_py", "-d", str(tmp_path / "build")],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    build = [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "build_py", "-d", tmp_path / "build"]
+    built = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     packaged = {path.name for path in (tmp_path / "build").rglob("*.toml")}
     assert packaged == {path.name for path in (ROOT / "kanstudy/study/profiles").glob("*.toml")}
