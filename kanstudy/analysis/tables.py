@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +116,16 @@ IDENTITY = {
     "point_id": Column("strong point"),
     "weak_point_id": Column("weak point"),
 }
+PLANNED = {
+    "experiment": Column("experiment"),
+    "world_size": _RATIO["world_size"],
+    "status": Column("status"),
+    "rounds_done": Column("rounds"),
+    "rounds_planned": Column("of"),
+    "reason": Column("note"),
+    "point_id": TEXT["point_id"],
+}
+PROBLEMS = {"path": Column("file"), "reason": Column("why it is left out")}
 COMPARISON = {
     "quantity": Column("quantity"),
     "published": Column("published"),
@@ -125,8 +136,47 @@ COMPARISON = {
 GUIDELINES = {"sentence": Column("guideline"), "source": Column("source"), "point_ids": Column("points")}
 
 
+@dataclass(frozen=True)
+class View:
+    """A table for reading, in a notebook or as text: `cells` are texts, `notes` what the numbers in its last column
+    but one refer to."""
+
+    cells: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<br>{number}: {html.escape(note)}" for number, note in enumerate(self.notes, 1))
+        table = self.cells.to_html(index=False, border=0, na_rep="") if len(self.cells.columns) else NOTHING
+        return table + (f"<p><small>Notes{notes}</small></p>" if notes else "")
+
+    def __repr__(self) -> str:
+        return self.to_markdown()
+
+    def to_markdown(self) -> str:
+        """A Markdown table, its notes below."""
+        table = NOTHING
+        if len(self.cells.columns):
+            table = self.cells.to_markdown(index=False, disable_numparse=True)
+        return "\n".join([table, *(f"\n{number}: {note}" for number, note in enumerate(self.notes, 1))])
+
+
+NOTHING = "(nothing measured)"
+
+
+def view(frame: pd.DataFrame, columns: Mapping[str, Column]) -> View:
+    """The table for reading: notes that rows share stand once below it, under a number."""
+    table = shown(frame, columns)
+    heading = columns["reason"].heading if "reason" in columns else ""
+    if heading not in table:
+        return View(table)
+    texts = list(dict.fromkeys(note for cell in table[heading] for note in cell.split("; ") if note))
+    numbers = {note: str(number) for number, note in enumerate(texts, 1)}
+    table[heading] = [" ".join(numbers[note] for note in cell.split("; ") if note) for cell in table[heading]]
+    return View(table, tuple(texts))
+
+
 def shown(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
-    """The frame for reading: chosen columns under their headings, rounded, intervals in brackets, blanks empty.
+    """The frame as texts: chosen columns under their headings, rounded, intervals in brackets, blanks empty.
 
     A column that is blank in every row is left out.
     """
@@ -164,15 +214,14 @@ def _text(value: object, low: float | None, high: float | None, column: Column) 
 
 def save_table(
     frame: pd.DataFrame, columns: Mapping[str, Column], figures_dir: Path | str, name: str, caption: str
-) -> pd.DataFrame:
-    """Write `name.csv` (all columns, full precision), `name.md` and `name.tex` (as shown); the shown table."""
+) -> None:
+    """Write `name.csv` (all columns, full precision), `name.md` and `name.tex` (as shown)."""
     folder = Path(figures_dir)
-    table = shown(frame, columns)
+    table = view(frame, columns)
     write_atomically(folder / f"{name}.csv", frame.to_csv(index=False))
-    markdown = table.to_markdown(index=False, disable_numparse=True) if len(table.columns) else "(nothing measured)"
-    write_atomically(folder / f"{name}.md", f"{caption}\n\n{markdown}\n")
-    write_atomically(folder / f"{name}.tex", _latex(table, name, caption))
-    return table
+    write_atomically(folder / f"{name}.md", f"{caption}\n\n{table.to_markdown()}\n")
+    notes = " ".join(f"{number}: {note}." for number, note in enumerate(table.notes, 1))
+    write_atomically(folder / f"{name}.tex", _latex(table.cells, name, f"{caption} {notes}".strip()))
 
 
 def _latex(table: pd.DataFrame, name: str, caption: str) -> str:

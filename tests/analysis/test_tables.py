@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis.tables import Column, save_table, shown
+from kanstudy.analysis.tables import Column, save_table, shown, view
 
 COLUMNS = {
     "name": Column("name"),
@@ -57,3 +57,19 @@ def test_three_files_hold_the_same_table(tmp_path: Path) -> None:
     ):
         assert part in latex
     assert latex.count(r"\\") == 3
+
+
+def test_notes_that_rows_share_stand_once_below() -> None:
+    frame = pd.DataFrame({"name": ["a", "b", "c"], "reason": ["few; late", "late", ""]})
+    table = view(frame, {"name": Column("name"), "reason": Column("note")})
+    assert table.cells["note"].tolist() == ["1 2", "2", ""]
+    assert table.notes == ("few", "late")
+    assert table.to_markdown().endswith("1: few\n\n2: late")
+    assert "1: few<br>2: late" in table._repr_html_()
+
+
+def test_words_of_the_data_cannot_become_markup() -> None:
+    frame = pd.DataFrame({"name": ["<b>"], "reason": ["<script>"]})
+    text = view(frame, {"name": Column("name"), "reason": Column("note")})._repr_html_()
+    assert "<b>" not in text
+    assert "<script>" not in text
