@@ -181,6 +181,7 @@ def allreduce(estimates: pd.DataFrame) -> Figure:
                 ticks = sorted(estimates["message_bytes"].unique())
                 axis.set_xticks(ticks, [_bytes(tick) for tick in ticks], rotation=45, ha="right")
                 axis.minorticks_off()
+                _plain_log_axis(axis.yaxis, (1.0, 2.0, 5.0))
                 axis.set_xlabel("message")
         left.set_ylabel("median time (ms)")
         right.set_ylabel("bus bandwidth (GB/s)")
@@ -214,7 +215,7 @@ def model_size(estimates: pd.DataFrame) -> Figure:
             axis.set_title(label)
             axis.grid(visible=True, which="major")
             _plain_log_axis(axis.yaxis, (1.0, 2.0, 5.0))
-            axis.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+            _plain_log_axis(axis.xaxis, (1.0, 3.0))
         _legend(figure, axes[0])
     return figure
 
@@ -288,7 +289,7 @@ def _waterfall_panel(axis: Axes, rows: pd.DataFrame) -> None:
 
 
 def _plain_log_axis(axis: Axis, subs: tuple[float, ...]) -> None:
-    """Ticks of a log axis as plain numbers: powers of its base, or 1, 2 and 5 of each decade."""
+    """Ticks of a log axis as plain numbers: powers of two, or some multiples of each power of ten."""
     base = 2 if subs == (1.0,) else 10
     axis.set_major_locator(matplotlib.ticker.LogLocator(base=base, subs=subs))
     axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:,.6g}"))

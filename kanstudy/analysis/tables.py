@@ -71,7 +71,8 @@ ATTRIBUTION = {
     "point_id": TEXT["point_id"],
 }
 OVERHEAD = {
-    "series": TEXT["series"],
+    "model": Column("model"),
+    "dataset": Column("data"),
     "world_size": _RATIO["world_size"],
     "bucket_cap_mb": Column("bucket cap (MiB)"),
     "sync_buffers": Column("buffers synchronised"),
