@@ -112,8 +112,8 @@ def run(
     work = _batch(loaded, results_dir, max_minutes=max_minutes or 0.0, rounds=rounds or 0, launches=launches)
     names = ([] if only else [INTRODUCTION]) + [EXPERIMENTS[name] for name in plans]
     _check(work, names)
-    points = sum(len(plan.points) for plan in plans.values())
-    click.echo(f"Profile {loaded.name}: {points} points of {', '.join(plans)}; results in {_short(work.results)}")
+    sizes = ", ".join(f"{name} {len(plan.points)}" for name, plan in plans.items())
+    click.echo(f"Profile {loaded.name}, points: {sizes}; results in {_short(work.results)}")
     work.run(names, f"kanstudy: {loaded.name}")
     states = batch.point_states(plans, work.results)
     click.echo(batch.summary(states))

@@ -98,7 +98,7 @@ def test_run_measures_everything_and_says_where_to_look(project):
     result = kanstudy("run", "--profile", "mine.toml")
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert lines[0] == "Profile mine: 2 points of strong_scaling, weak_scaling; results in results/mine"
+    assert lines[0] == "Profile mine, points: strong_scaling 1, weak_scaling 1; results in results/mine"
     starts = [line for line in lines if line.startswith("[")]
     assert starts == [
         "[1/4] 00_kan_model",
@@ -106,7 +106,7 @@ def test_run_measures_everything_and_says_where_to_look(project):
         "[3/4] 02_weak_scaling",
         "[4/4] 90_figures_and_tables",
     ]
-    assert "2 points planned: 2 ok" in lines
+    assert "Points planned: 2 (2 ok)" in lines
     assert lines[-1] == "Look at results/mine/report.html and figures/mine"
     report = (project / "results/mine/report.html").read_text(encoding="utf-8")
     assert f"final {project / 'mine.toml'} {project / 'figures/mine'}" in report
@@ -138,7 +138,7 @@ def test_a_run_stopped_by_its_time_is_incomplete(project):
     result = kanstudy("run", "--profile", "mine.toml", "--max-minutes", "0.0001")
     assert result.exit_code == 4, result.output
     assert "01_strong_scaling: not begun" in result.output
-    assert "2 points planned: 2 missing" in result.output
+    assert "Points planned: 2 (2 missing)" in result.output
     assert (project / "results/mine/report.html").exists()
 
 
@@ -149,7 +149,7 @@ def test_a_notebook_that_fails_or_leaves_early_is_a_failure(project, make_notebo
     )
     result = kanstudy("run", "--profile", "mine.toml", "--only", "strong_scaling")
     assert result.exit_code == 1, result.output
-    assert "1 points planned: 1 ok" in result.output
+    assert "Points planned: 1 (1 ok)" in result.output
     assert "01_strong_scaling.ipynb: cell 4" in result.output
     assert "01_strong_scaling.failed.ipynb" in result.output
     assert "Traceback" not in result.output
@@ -204,7 +204,7 @@ def test_status_and_report_of_what_is_there(project):
     status = kanstudy("status", "--profile", "mine.toml")
     assert status.exit_code == 0, status.output
     assert re.search(r"strong_scaling +strong_w1_b8-\w+", status.output)
-    assert "2 points planned: 1 missing, 1 ok" in status.output
+    assert "Points planned: 2 (1 missing, 1 ok)" in status.output
     assert "  missing: weak_scaling/weak_w1_b8-" in status.output
     assert "strong_w1_b8-" in kanstudy("status", "--results-dir", "results/mine").output
 

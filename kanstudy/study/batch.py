@@ -108,7 +108,7 @@ def point_states(plans: Mapping[str, ExperimentPlan], results: Path) -> dict[str
 def summary(states: Mapping[str, str]) -> str:
     """How many points are in which state, and by name those that are not `ok`."""
     counts = Counter(states.values())
-    head = f"{len(states)} points planned: " + ", ".join(f"{counts[state]} {state}" for state in sorted(counts))
+    head = f"Points planned: {len(states)} ({', '.join(f'{counts[state]} {state}' for state in sorted(counts))})"
     return "\n".join([head, *(f"  {state}: {point}" for point, state in states.items() if state != "ok")])
 
 

@@ -15,13 +15,13 @@ _PAGE = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
-body {{ max-width: 60rem; margin: 0 auto; padding: 1rem; color: #1a1a1a; background: #fff;
+body {{ max-width: 72rem; margin: 0 auto; padding: 1rem; color: #1a1a1a; background: #fff;
        font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: break-word; }}
 h1, h2, h3 {{ line-height: 1.25; }}
 img, svg {{ max-width: 100%; height: auto; }}
 pre {{ overflow-x: auto; font-size: 0.85rem; }}
-table {{ display: block; overflow-x: auto; border-collapse: collapse; margin: 1rem 0; font-size: 0.85rem; }}
-th, td {{ padding: 0.25rem 0.6rem; border-bottom: 1px solid #ddd; text-align: right; vertical-align: top; }}
+table {{ display: block; overflow-x: auto; border: 0; border-collapse: collapse; margin: 1rem 0; font-size: 0.85rem; }}
+th, td {{ padding: 0.25rem 0.6rem; border: 0; border-bottom: 1px solid #ddd; text-align: right; vertical-align: top; }}
 thead th {{ border-bottom: 2px solid #555; }}
 th:first-child, td:first-child {{ text-align: left; }}
 .anchor-link {{ display: none; }}

@@ -58,7 +58,7 @@ def test_every_planned_point_has_a_state(tmp_path):
     states = point_states({"strong_scaling": plan}, tmp_path)
     assert list(states.values()) == ["ok", "partial", "unreadable", "missing"]
     lines = summary(states).splitlines()
-    assert lines[0] == "4 points planned: 1 missing, 1 ok, 1 partial, 1 unreadable"
+    assert lines[0] == "Points planned: 4 (1 missing, 1 ok, 1 partial, 1 unreadable)"
     assert lines[1:] == [f"  {state}: strong_scaling/{point.point_id}" for point, state in
                          zip(POINTS[1:], ["partial", "unreadable", "missing"], strict=True)]  # fmt: skip
 
