@@ -7,6 +7,7 @@ same factor the same colour everywhere. What was not measured is a figure that s
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,18 @@ _STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,  # text stays text
     "savefig.dpi": 200,
 }
+
+
+class NotebookFigure(Figure):
+    """A figure that a notebook shows by itself and sharply, whatever its plotting backend."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        """The picture at 200 dpi and the size, in CSS pixels, to show it at."""
+        buffer = io.BytesIO()
+        with matplotlib.rc_context(_STYLE):
+            self.savefig(buffer, format="png", metadata={"Software": None})
+        width, height = self.get_size_inches()
+        return buffer.getvalue(), {"width": round(100 * width), "height": round(100 * height)}
 
 
 def save_figure(figure: Figure, figures_dir: Path | str, name: str) -> list[Path]:
@@ -122,7 +135,9 @@ def waterfall(attribution: pd.DataFrame) -> Figure:
     with matplotlib.rc_context(_STYLE):
         columns = min(2, len(panels))
         lines = -(-len(panels) // columns)
-        figure = Figure(figsize=(WIDTH if columns > 1 else 0.62 * WIDTH, 2.5 * lines + 0.1), layout="constrained")
+        figure = NotebookFigure(
+            figsize=(WIDTH if columns > 1 else 0.62 * WIDTH, 2.5 * lines + 0.1), layout="constrained"
+        )
         axes = figure.subplots(lines, columns, squeeze=False, sharey=True)
         for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
@@ -141,7 +156,7 @@ def overhead(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
         return _message("Communication needs two ranks: nothing is measured here")
     sizes = sorted(estimates["world_size"].unique())
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(min(WIDTH, COLUMN * len(sizes)), 2.6), layout="constrained")
+        figure = NotebookFigure(figsize=(min(WIDTH, COLUMN * len(sizes)), 2.6), layout="constrained")
         axes = figure.subplots(1, len(sizes), squeeze=False, sharey=True)[0]
         for axis, size in zip(axes, sizes, strict=True):
             rows = estimates[estimates["world_size"] == size].reset_index(drop=True)
@@ -225,7 +240,7 @@ def overview(strong: pd.DataFrame, weak: pd.DataFrame, attribution: pd.DataFrame
     if not _has(strong, "efficiency"):
         return _message("No strong-scaling point is measured")
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(WIDTH, 2.7), layout="constrained")
+        figure = NotebookFigure(figsize=(WIDTH, 2.7), layout="constrained")
         left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1, 1.6))
         for axis, frame, title in ((left, strong, "strong scaling"), (middle, weak, "weak scaling")):
             axis.set_title(title)
@@ -347,7 +362,7 @@ def _efficiency_axis(axis: Axes) -> None:
 
 
 def _panels(count: int, height: float = 2.7) -> tuple[Figure, Sequence[Axes]]:
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure = NotebookFigure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.subplots(1, count)
 
 
@@ -387,6 +402,6 @@ def _has(frame: pd.DataFrame, column: str) -> bool:
 
 def _message(text: str) -> Figure:
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(COLUMN, 1.0))
+        figure = NotebookFigure(figsize=(COLUMN, 1.0))
         figure.text(0.5, 0.5, text, ha="center", va="center", wrap=True, color="0.3")
     return figure
