@@ -18,7 +18,7 @@ Values = Any
 
 def block_time(rank_step_times_s: Sequence[Sequence[float]]) -> float:
     """T of one arm in one round: the slowest active rank's mean time a step, s. Input is [active rank][step]."""
-    return max(float(mean) for mean in rank_mean_step_times(rank_step_times_s))
+    return float(rank_mean_step_times(rank_step_times_s).max())  # NumPy's maximum of a NaN is NaN
 
 
 def rank_mean_step_times(rank_step_times_s: Sequence[Sequence[float]]) -> np.ndarray:

@@ -50,6 +50,8 @@ def arm_step_times(truth: dict[str, float], scaling: str, p: int, t1: float) -> 
 
     `t1` is the serial step of the whole batch (strong) or of the local batch (weak).
     """
+    if p == 1:  # one rank has the whole batch and the machine for itself
+        truth = truth | dict.fromkeys(("batch", "heterogeneity", "contention", "synchronisation"), 1.0)
     chain = t1 / p if scaling == "strong" else t1
     times = {"serial_global": [[t1, t1]]}
     mean = chain / truth.get("batch", 1.0) if scaling == "strong" else chain
@@ -66,7 +68,7 @@ def arm_step_times(truth: dict[str, float], scaling: str, p: int, t1: float) -> 
         times["ddp_noop"] = [ahead, ahead[::-1], *[[0.98 * noop] * 2 for _ in range(p - 2)]]
     else:
         times["ddp_noop"] = [[noop, noop]]
-    every_step = noop / (truth["synchronisation"] if p > 1 else 1.0)
+    every_step = noop / truth["synchronisation"]
     times["ddp"] = [[every_step / truth["data_movement"]] * 2 for _ in range(p)]
     return times
 

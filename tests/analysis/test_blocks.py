@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fabricate import TRUTH, empty_arms, make_record
+
+from kanstudy.analysis.blocks import CHAIN, blocks
+
+
+def test_the_chain_of_a_strong_point() -> None:
+    found = blocks(make_record(t1=0.08, rounds=3, launches=2))
+    assert tuple(found.times_s.columns) == CHAIN
+    assert list(found.times_s.index) == [(launch, index) for launch in (0, 1) for index in range(3)]
+    assert found.launches == 2
+    row = found.times_s.iloc[0]
+    assert row["serial_global"] == pytest.approx(0.08)
+    assert 0.04 / row["serial_local_mean"] == pytest.approx(TRUTH["batch"])
+    assert row["ddp_noop"] / row["ddp_noop_every_step"] == pytest.approx(TRUTH["synchronisation"])
+
+
+def test_nothing_measured_has_no_rounds() -> None:
+    found = blocks(empty_arms(make_record(status="failed")))
+    assert len(found.times_s) == 0
+    assert found.dropped == 0
+    assert found.trusted
+
+
+def test_a_disturbed_round_is_dropped_whole_on_covariates_alone() -> None:
+    record = make_record(rounds=12, foreign={2: 0.06}, slow_kernel={5: 1.2})
+    found = blocks(record)
+    assert np.flatnonzero(found.disturbed).tolist() == [2, 5]
+    assert [index for _, index in found.selected(all_rounds=False).index] == [0, 1, 3, 4, 6, 7, 8, 9, 10, 11]
+    assert len(found.selected(all_rounds=True)) == 12
+    assert found.trusted
+    slow = make_record(rounds=12)
+    for item in slow.arms["ddp"].rounds[:6]:
+        item.rank_step_times_s = [[100.0] * 2] * 2
+    assert blocks(slow).dropped == 0, "a slow step is a result, not a disturbance"
+
+
+def test_one_disturbed_arm_of_one_rank_disturbs_the_round() -> None:
+    record = make_record(rounds=12)
+    record.arms["concurrent"].rounds[3].foreign_cpu_share[1] = 0.5
+    record.arms["serial_local"].rounds[7].reference_kernel_s[1] *= 1.16
+    assert np.flatnonzero(blocks(record).disturbed).tolist() == [3, 7]
+
+
+def test_at_the_limits_nothing_is_dropped() -> None:
+    assert blocks(make_record(foreign={1: 0.05}, slow_kernel={2: 1.149})).dropped == 0
+
+
+def test_a_slower_device_or_arm_is_no_disturbance() -> None:
+    record = make_record(rounds=12)
+    for arm in record.arms.values():
+        for item in arm.rounds:
+            item.reference_kernel_s = [0.01 * (2 if rank == 1 else 1) for rank in item.active_ranks]
+    for item in record.arms["ddp"].rounds:
+        item.reference_kernel_s = [3 * kernel for kernel in item.reference_kernel_s]
+    assert blocks(record).dropped == 0
+
+
+def test_missing_covariates_disturb_nothing() -> None:
+    record = make_record()
+    for arm in record.arms.values():
+        for item in arm.rounds:
+            item.foreign_cpu_share = [None] * len(item.active_ranks)
+    assert blocks(record).dropped == 0
+
+
+def test_above_a_fifth_of_disturbed_rounds_a_point_is_not_trusted() -> None:
+    assert blocks(make_record(rounds=10, foreign=dict.fromkeys(range(2), 0.5))).trusted
+    assert not blocks(make_record(rounds=10, foreign=dict.fromkeys(range(3), 0.5))).trusted
+
+
+def test_where_every_round_is_disturbed_all_are_kept() -> None:
+    found = blocks(make_record(rounds=3, foreign=dict.fromkeys(range(3), 0.5)))
+    assert len(found.selected(all_rounds=False)) == 3
+    assert not found.trusted

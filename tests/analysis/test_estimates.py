@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from fabricate import TRUTH, empty_arms, make_record
+
+from kanstudy.analysis import attribution, estimates, metrics, plots, tables
+from kanstudy.record import Fault
+
+E = float(np.prod(list(TRUTH.values())))
+E1 = TRUTH["ddp"] * TRUTH["data_movement"]
+WEAK = {"experiment": "weak_scaling", "scaling": "weak"}
+PAIR = {"experiment": "communication_overhead", "arms": ("ddp_noop", "ddp")}
+
+
+def test_strong_scaling_without_noise() -> None:
+    frame = estimates.strong([make_record(world_size=p, t1=0.08) for p in (1, 2, 4)]).set_index("world_size")
+    assert frame["efficiency"].tolist() == pytest.approx([E1, E, E])
+    assert frame["speedup"].tolist() == pytest.approx([E1, 2 * E, 4 * E])
+    assert frame["serial_time_s"].tolist() == pytest.approx([0.08] * 3)
+    assert frame["step_time_s"].tolist() == pytest.approx([0.08 / E1, 0.04 / E, 0.02 / E])
+    assert frame["efficiency_ddp1"].tolist() == pytest.approx([1, E / E1, E / E1])
+    assert frame["efficiency_mean"].tolist() == pytest.approx([E1, E, E])
+    assert frame["overhead"].tolist()[1:] == pytest.approx([1 - TRUTH["synchronisation"] * TRUTH["data_movement"]] * 2)
+    assert frame["throughput"].loc[4] == pytest.approx(2048 * 4 * E / 0.08)
+    assert frame["karp_flatt"].loc[4] == pytest.approx(metrics.karp_flatt(4 * E, 4))
+    assert np.isnan(frame["karp_flatt"].loc[1])
+    assert (frame["baseline"] == "plain module, one rank, global batch").all()
+    assert (frame["reason"] == "").all()
+
+
+def test_weak_scaling_without_noise() -> None:
+    records = [make_record(**WEAK, world_size=p, global_batch_size=512 * p, t1=0.02) for p in (1, 2, 4)]
+    frame = estimates.weak(records).set_index("world_size")
+    weak = E / TRUTH["batch"]
+    assert frame["efficiency"].tolist()[1:] == pytest.approx([weak, weak])
+    assert frame["throughput_per_rank"].tolist()[1:] == pytest.approx([512 * weak / 0.02] * 2)
+    assert frame["throughput"].loc[4] == pytest.approx(4 * 512 * weak / 0.02)
+    assert frame["efficiency_ddp1"].loc[4] == pytest.approx(frame["step_time_s"].loc[1] / frame["step_time_s"].loc[4])
+
+
+def test_without_a_baseline_efficiency_is_blank_with_the_reason() -> None:
+    records = [make_record(world_size=p, arms=("ddp_noop", "ddp")) for p in (2, 4, 8)]
+    frame = estimates.strong(records)
+    assert frame[["efficiency", "speedup", "efficiency_ddp1"]].isna().all(axis=None)
+    assert frame["reason"].str.contains("no baseline: the arm serial_global was not measured").all()
+    assert frame["step_time_s"].notna().all()
+
+
+def test_on_request_efficiency_is_relative_to_the_smallest_size_and_says_so() -> None:
+    records = [make_record(world_size=p, arms=("ddp_noop", "ddp"), t1=0.1) for p in (2, 4, 8)]
+    for record, time in zip(records, (0.05, 0.03, 0.02), strict=True):
+        for item in record.arms["ddp"].rounds:
+            item.rank_step_times_s = [[time] * 2] * record.world_size
+    frame = estimates.strong(records, relative_to_smallest=True)
+    assert frame["efficiency"].tolist() == pytest.approx([1, 0.05 / 0.03 / 2, 0.05 / 0.02 / 4])
+    assert (frame["baseline"] == "DDP at p = 2, the smallest measured").all()
+    assert "baseline" in tables.shown(frame, {"baseline": tables.Column("baseline")})
+
+
+def test_the_ddp_baseline_needs_a_point_of_one_rank_of_the_same_series() -> None:
+    frame = estimates.strong([make_record(world_size=1, dataset="flights"), make_record(world_size=2)])
+    assert np.isnan(frame["efficiency_ddp1"].iloc[1])
+    assert "no point of one rank" in frame["reason"].iloc[1]
+    assert frame["efficiency"].notna().all()
+
+
+@pytest.mark.parametrize(("status", "reason"), [("oom", "out of memory"), ("nan", "loss is NaN"), ("failed", "killed")])
+def test_points_that_failed_are_rows_with_their_status(status: str, reason: str) -> None:
+    bad = empty_arms(make_record(world_size=4, status=status, error=Fault(reason=reason), rounds=0))
+    for frame in (estimates.strong([make_record(), bad]), estimates.model_size([make_record(), bad])):
+        assert frame["status"].tolist() == ["ok", status]
+        assert frame["reason"].iloc[1].startswith(f"{status}: {reason}")
+        assert frame["step_time_s"].dtype == float, "a failure does not turn numbers into text"
+        shown = tables.shown(frame, tables.STRONG)
+        assert bad.point_id in shown["point"].tolist()
+        assert reason in shown["note"].iloc[1]
+
+
+def test_a_partial_point_says_how_far_it_is() -> None:
+    record = make_record(rounds=5, status="partial")
+    record.rounds_planned = 12
+    (reason,) = estimates.strong([record])["reason"]
+    assert "partial: 5 of 12 rounds" in reason
+    assert "5 rounds: too few for an interval" in reason
+
+
+def test_overhead_of_settings_and_the_blocking_allreduce_beside() -> None:
+    size = make_record().gradient_bytes
+    assert size is not None
+    allreduce = {size // 2: [0.001] * 15, 2 * size: [0.004] * 15}
+    first = make_record(**PAIR, bucket_cap_mb=25, allreduce=allreduce)
+    second = make_record(**PAIR, bucket_cap_mb=1, truth={"data_movement": 1.1, "synchronisation": 1.0})
+    frame = estimates.overhead([first, second])
+    assert frame["overhead"].tolist() == pytest.approx([1 - TRUTH["synchronisation"] * TRUTH["data_movement"], -0.1])
+    assert "overhead below 0" in frame["reason"].iloc[1]
+    assert "baseline" not in frame["reason"].str.cat()
+    assert frame["total_comm_s"].iloc[0] == pytest.approx(0.002)
+    assert np.isnan(frame["total_comm_s"].iloc[1])
+    exposed = 1e3 * (frame["step_time_s"] * frame["overhead"])
+    assert frame["exposed_ms"].tolist() == pytest.approx(exposed.tolist())
+    outside = make_record(**PAIR, allreduce={1024: [0.001] * 15})
+    assert "no blocking all-reduce of this bucket's size" in estimates.overhead([outside])["reason"].iloc[0]
+
+
+def test_allreduce_bandwidths() -> None:
+    record = make_record(**PAIR, world_size=4, allreduce={2**20: [1e-3] * 12, 2**10: [1e-5] * 3})
+    frame = estimates.allreduce([record])
+    assert frame["message_bytes"].tolist() == [2**10, 2**20]
+    assert frame["n"].tolist() == [3, 12]
+    assert frame["algbw_bytes_per_s"].tolist() == pytest.approx([2**10 / 1e-5, 2**20 / 1e-3])
+    assert frame["busbw_bytes_per_s"].tolist() == pytest.approx([2**10 / 1e-5 * 1.5, 2**20 / 1e-3 * 1.5])
+    assert np.isnan(frame["time_s_low"].iloc[0])
+
+
+def test_model_sizes() -> None:
+    record = make_record(arms=("serial_global", "ddp_noop", "ddp"))
+    record.arms["ddp"].peak_memory_bytes = [4_000_000, 5_000_000]
+    (row,) = estimates.model_size([record]).to_dict("records")
+    assert row["peak_memory_bytes"] == 5_000_000
+    assert row["params_per_byte"] == row["n_params"] / 5_000_000
+    assert row["efficiency"] == pytest.approx(E)
+
+
+def test_each_round_is_a_dot_whether_disturbed_or_not() -> None:
+    record = make_record(rounds=12, noise=0.05, foreign={3: 0.5})
+    frame = estimates.per_round([record, empty_arms(make_record(world_size=4, status="failed"))])
+    assert len(frame) == 12
+    assert frame["disturbed"].sum() == 1
+    assert frame["speedup"].tolist() == pytest.approx((2 * frame["efficiency"]).tolist())
+    paired = estimates.per_round([make_record(**PAIR)])
+    assert paired["efficiency"].isna().all()
+    assert paired["overhead"].notna().all()
+
+
+@pytest.mark.parametrize(("sizes", "rounds"), [((), 12), ((1,), 12), ((2,), 3), ((1, 2), 7), ((1, 2, 4, 8), 12)])
+def test_figures_and_tables_take_what_records_give(sizes: tuple[int, ...], rounds: int, tmp_path: Path) -> None:
+    common = {"rounds": rounds, "noise": 0.02}
+    strong = [make_record(world_size=p, **common) for p in sizes]
+    weak = [make_record(**WEAK, world_size=p, global_batch_size=512 * p, **common) for p in sizes]
+    comm = [
+        make_record(
+            **PAIR, world_size=p, bucket_cap_mb=cap, allreduce={1024: [1e-4] * 12, 2**20: [1e-3] * 12}, **common
+        )
+        for p in sizes
+        for cap in (1, 25)
+        if p > 1
+    ]
+    models = [
+        make_record(experiment="model_size_scaling", layer_widths=(8, w, 1), arms=("serial_global", "ddp_noop", "ddp"),
+                    world_size=p, **common)
+        for p in sizes[-1:]
+        for w in (8, 64)
+    ]  # fmt: skip
+    every = estimates.per_round([*strong, *weak, *comm, *models])
+    chain = attribution.attribution(strong)
+    shown: list[tuple[pd.DataFrame, dict]] = [
+        (estimates.strong(strong), tables.STRONG),
+        (estimates.weak(weak), tables.WEAK),
+        (estimates.overhead(comm), tables.OVERHEAD),
+        (estimates.allreduce(comm), tables.ALLREDUCE),
+        (estimates.model_size(models), tables.MODEL_SIZE),
+        (chain, tables.ATTRIBUTION),
+        (attribution.identity_check(strong, weak), tables.IDENTITY),
+    ]
+    for number, (frame, columns) in enumerate(shown):
+        unknown = {name for name in columns if name not in frame}
+        assert not unknown, f"the table shows {unknown}, which the frame does not have"
+        tables.save_table(frame, columns, tmp_path, f"t{number}", "caption")
+    figures = [
+        plots.strong_scaling(shown[0][0], every),
+        plots.weak_scaling(shown[1][0], every),
+        plots.waterfall(chain),
+        plots.overhead(shown[2][0], every),
+        plots.allreduce(shown[3][0]),
+        plots.model_size(shown[4][0]),
+        plots.overview(shown[0][0], shown[1][0], chain, every),
+    ]
+    for number, figure in enumerate(figures):
+        figure.savefig(tmp_path / f"f{number}.png", dpi=30)
