@@ -25,7 +25,8 @@ def affinity() -> list[int]:
 def core_order(cpus: list[int] | None = None, root: Path = _ROOT) -> list[int]:
     """The usable logical CPUs, one of each physical core first, their hyper-threads after them."""
     seen: set[frozenset[int]] = set()
-    first, rest = [], []
+    first: list[int] = []
+    rest: list[int] = []
     for cpu in affinity() if cpus is None else cpus:
         siblings = _siblings(cpu, root)
         (rest if siblings in seen else first).append(cpu)

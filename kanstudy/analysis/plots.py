@@ -129,7 +129,7 @@ def waterfall(attribution: pd.DataFrame) -> Figure:
     number is the factor with its interval. Heights depend on the order of the chain, the factors do not.
     """
     rows = _factors(attribution)
-    panels = list(rows.groupby(["series", "world_size"], sort=False).groups) if len(rows) else []
+    panels = rows[["series", "world_size"]].drop_duplicates().to_numpy().tolist() if len(rows) else []
     if not panels:
         return _message("No point with two ranks or more is measured, so there is nothing to attribute")
     with matplotlib.rc_context(_STYLE):
