@@ -15,7 +15,7 @@ DEV     := .venv/.installed-dev-$(VERSION)
 
 .PHONY: help study test lab lint clean
 help:
-	@sed -n '/^# /s/^# //p' Makefile
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 study: $(RUN)
 	@$(BIN)/kanstudy run --profile "$(PROFILE)"
