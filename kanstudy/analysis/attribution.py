@@ -101,7 +101,8 @@ def quality(record: Record, arms: PairedArms) -> str:
     if 0 < arms.n < intervals.ORDER_STATISTICS_FROM:
         notes.append(f"{arms.n} round{'s' * (arms.n > 1)}: too few for an interval")
     if arms.n and not arms.blocks.trusted:
-        kept = "all are kept" if arms.blocks.dropped == arms.n else "they are left out"
+        every = arms.blocks.dropped == len(arms.blocks.disturbed)
+        kept = "all are kept" if every else "they are left out"
         notes.append(f"untrusted: {arms.blocks.dropped} of {len(arms.blocks.disturbed)} rounds disturbed, {kept}")
     if record.oversubscribed:
         notes.append("more ranks than cores")

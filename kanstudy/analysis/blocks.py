@@ -13,6 +13,8 @@ from kanstudy.spec import ARMS
 
 FOREIGN_CPU_LIMIT = 0.05
 """Share of a rank's cores used by others above which a round counts as disturbed."""
+CLOCK_GRAIN_S = 0.02
+"""The kernel counts CPU time in ticks of 10 ms, so that a share is known to a tick at each end of the block."""
 REFERENCE_KERNEL_LIMIT = 1.15
 """Reference kernel time over its median above which a round counts as disturbed."""
 UNTRUSTED_ABOVE = 0.20
@@ -88,20 +90,29 @@ def _times(arm: str, item: Round) -> dict[str, float]:
 
 def _disturbed_rounds(record: Record) -> set[tuple[int, int]]:
     """Rounds to drop whole. A rank's reference kernel is compared within its arm: where all ranks run it at once it
-    is slower than alone, and a slower device is heterogeneity, not disturbance."""
+    is slower than alone, and a slower device is heterogeneity, not disturbance. It is compared within its launch: a
+    launch that is slow as a whole is what several launches are made for."""
     disturbed = set()
     for arm in record.arms.values():
-        kernels: dict[int, list[float]] = {}
+        kernels: dict[tuple[int, int], list[float]] = {}
         for item in arm.rounds:
             for rank, kernel in zip(item.active_ranks, item.reference_kernel_s, strict=True):
-                kernels.setdefault(rank, []).append(np.nan if kernel is None else kernel)
-        limits = {rank: REFERENCE_KERNEL_LIMIT * float(np.nanmedian(times)) for rank, times in kernels.items()}
+                if kernel is not None:
+                    kernels.setdefault((item.launch, rank), []).append(kernel)
+        limits = {key: REFERENCE_KERNEL_LIMIT * float(np.median(times)) for key, times in kernels.items()}
         for item in arm.rounds:
-            foreign = any(share is not None and share > FOREIGN_CPU_LIMIT for share in item.foreign_cpu_share)
             slow = any(
-                kernel is not None and kernel > limits[rank]
+                kernel is not None and kernel > limits[item.launch, rank]
                 for rank, kernel in zip(item.active_ranks, item.reference_kernel_s, strict=True)
             )
-            if foreign or slow:
+            if slow or _had_company(item):
                 disturbed.add((item.launch, item.index))
     return disturbed
+
+
+def _had_company(item: Round) -> bool:
+    """Whether others used a rank's cores for more of the block than the limit and the clock's grain."""
+    return any(
+        share is not None and block_s and share > FOREIGN_CPU_LIMIT + CLOCK_GRAIN_S / block_s
+        for share, block_s in zip(item.foreign_cpu_share, item.rank_block_times_s, strict=True)
+    )

@@ -140,7 +140,8 @@ def _scaling(records: Sequence[Record], relative_to_smallest: bool) -> pd.DataFr
     rows = []
     for record, head in heads:
         own, times, p = found[record.point_id], arms[record.point_id], record.world_size
-        series = [other for other, its in heads if its["series"] == head["series"]]
+        curve = (head["experiment"], head["series"])  # a label is unique within its experiment only
+        series = [other for other, its in heads if (its["experiment"], its["series"]) == curve]
         value, base_name, note = own.value, _baseline_name(record), ""
         no_base = [other for other in series if found[other.point_id].no_baseline]
         if relative_to_smallest and no_base:

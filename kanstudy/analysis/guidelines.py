@@ -15,6 +15,9 @@ from kanstudy.analysis.published import value_text
 
 THRESHOLDS = (0.7, 0.5)
 """Parallel efficiencies that a compute proposal is usually asked to keep."""
+SAME_WORK = ["source", "profile", "device_name", "model", "dataset", "layer_widths", "grid_size"]
+SAME_WORK += ["placement", "global_batch_size", "world_size"]
+"""Columns that rows must share to be compared with each other."""
 COLUMNS = ["topic", "told", "sentence", "source", "point_ids"]
 
 
@@ -117,18 +120,24 @@ def _local_batch(factors: pd.DataFrame) -> Iterator[dict]:
 
 def _bucket_cap(overhead: pd.DataFrame) -> Iterator[dict]:
     plain = overhead[~overhead["sync_buffers"].astype(bool)] if len(overhead) else overhead
-    for (model, dataset, size), rows in _by(plain, ["model", "dataset", "world_size"]):
+    for _, rows in _by(plain, SAME_WORK):
         if rows["bucket_cap_mb"].nunique() > 1:
             settings = [f"bucket cap {cap:g} MiB" for cap in rows["bucket_cap_mb"]]
-            yield from _fastest("bucket cap", f"{model.upper()} {dataset}, {size} ranks", rows, settings)
+            yield from _fastest("bucket cap", _work(rows), rows, settings)
 
 
 def _buffers(overhead: pd.DataFrame) -> Iterator[dict]:
-    for (model, dataset, size, cap), rows in _by(overhead, ["model", "dataset", "world_size", "bucket_cap_mb"]):
+    for _, rows in _by(overhead, [*SAME_WORK, "bucket_cap_mb"]):
         if rows["sync_buffers"].nunique() > 1:
             settings = [f"buffers {'' if sync else 'not '}synchronised" for sync in rows["sync_buffers"]]
-            head = f"{model.upper()} {dataset}, {size} ranks, bucket cap {cap:g} MiB"
+            head = f"{_work(rows)}, bucket cap {rows['bucket_cap_mb'].iloc[0]:g} MiB"
             yield from _fastest("buffers", head, rows, settings)
+
+
+def _work(rows: pd.DataFrame) -> str:
+    """What rows of the same work share, for reading."""
+    first = rows.iloc[0]
+    return f"{first['model'].upper()} {first['dataset']}, {first['world_size']} ranks"
 
 
 def _fastest(topic: str, head: str, rows: pd.DataFrame, settings: list[str]) -> Iterator[dict]:
@@ -150,8 +159,9 @@ def _fastest(topic: str, head: str, rows: pd.DataFrame, settings: list[str]) -> 
 def _grid_size(sizes: pd.DataFrame) -> Iterator[dict]:
     """Parameters per byte over grid sizes; memory is counted, not timed, so it has no interval."""
     rows = sizes[sizes["model"] == "kan"].dropna(subset="params_per_byte") if len(sizes) else sizes
-    for (widths,), group in _by(rows, ["layer_widths"]):
+    for _, group in _by(rows, [name for name in SAME_WORK if name != "grid_size"]):
         group = group.sort_values("grid_size")
+        widths = group["layer_widths"].iloc[0]
         if group["grid_size"].nunique() < 2:
             continue
         first, last = group.iloc[0], group.iloc[-1]
@@ -164,7 +174,7 @@ def _grid_size(sizes: pd.DataFrame) -> Iterator[dict]:
 
 
 def _by(frame: pd.DataFrame, keys: list[str]) -> Iterable[tuple[tuple, pd.DataFrame]]:
-    return frame.groupby(keys, sort=False) if len(frame) else []
+    return frame.groupby(keys, sort=False, dropna=False) if len(frame) else []
 
 
 def _at_largest(rows: pd.DataFrame) -> pd.DataFrame:

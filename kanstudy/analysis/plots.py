@@ -241,7 +241,7 @@ def overview(strong: pd.DataFrame, weak: pd.DataFrame, attribution: pd.DataFrame
         return _message("No strong-scaling point is measured")
     with matplotlib.rc_context(_STYLE):
         figure = NotebookFigure(figsize=(WIDTH, 2.7), layout="constrained")
-        left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1, 1.6))
+        left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1, 2.1))
         for axis, frame, title in ((left, strong, "strong scaling"), (middle, weak, "weak scaling")):
             axis.set_title(title)
             if _has(frame, "efficiency"):
@@ -253,7 +253,7 @@ def overview(strong: pd.DataFrame, weak: pd.DataFrame, attribution: pd.DataFrame
         rows = rows[rows["series"] == strong["series"].iloc[0]] if len(rows) else rows
         rows = rows[rows["world_size"] == rows["world_size"].max()] if len(rows) else rows
         if len(rows) > 1:
-            _waterfall_panel(right, rows)
+            _waterfall_panel(right, rows, intervals=False)
             right.set_title(f"where it goes, strong scaling, {rows['world_size'].iloc[0]} ranks")
             right.set_ylabel("running product")
         else:
@@ -272,7 +272,7 @@ def _factors(attribution: pd.DataFrame) -> pd.DataFrame:
     return attribution[~attribution["factor"].isin(["efficiency", "none"]) & (attribution["world_size"] > 1)]
 
 
-def _waterfall_panel(axis: Axes, rows: pd.DataFrame) -> None:
+def _waterfall_panel(axis: Axes, rows: pd.DataFrame, intervals: bool = True) -> None:
     running, highest = 1.0, 1.15
     for place, (_, row) in enumerate(rows.iterrows()):
         value = row["value"]
@@ -288,7 +288,7 @@ def _waterfall_panel(axis: Axes, rows: pd.DataFrame) -> None:
         )
         axis.plot([place - 0.31, place + 1.31], [after, after], color="0.3", linewidth=0.7, zorder=3)
         text = f"{value:.3f}"
-        if np.isfinite(row["value_low"]):
+        if intervals and np.isfinite(row["value_low"]):
             text += f"\n[{row['value_low']:.3f},\n{row['value_high']:.3f}]"
         top = max(running, after) + 0.02
         axis.text(place, top, text, ha="center", va="bottom", fontsize=5.5, bbox=_PAPER, zorder=5)

@@ -7,6 +7,7 @@ Nothing is dropped: a file that is no record becomes a row of `problems`, a poin
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ def experiments(results_dir: Path | str) -> list[str]:
 
 
 def load(results_dir: Path | str, experiment: str | None = None) -> Results:
-    """The records of a folder, of one experiment or of all, in the order of world size, then name.
+    """The records of a folder, of one experiment or of all, in the order of their plan; others by world size and name.
 
     Raises `ResultsError` where the folder does not exist, or where two records are the same point of the same
     series, so that it is open which is meant.
@@ -72,9 +73,19 @@ def load(results_dir: Path | str, experiment: str | None = None) -> Results:
                 records.append(record)
             except (RecordError, OSError) as error:
                 problems.append({"path": str(path.relative_to(folder)), "reason": str(error)})
-    records.sort(key=lambda record: (record.experiment, record.world_size, record.point_id))
+    place = {point_id: number for number, point_id in enumerate(_planned(folder))}
+    records.sort(key=lambda r: (r.experiment, place.get(r.point_id, len(place)), r.world_size, r.point_id))
     _refuse_duplicates(records)
     return Results(records, pd.DataFrame(problems, columns=["path", "reason"]))
+
+
+def _planned(folder: Path) -> list[str]:
+    """The points of all plans in the folder, as they were planned; a plan that cannot be read orders nothing."""
+    names: list[str] = []
+    for path in sorted(folder.glob("plans/*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            names += list(json.loads(path.read_text(encoding="utf-8"))["points"])
+    return names
 
 
 def points(records: Sequence[Record]) -> pd.DataFrame:

@@ -174,3 +174,10 @@ def test_the_identity_between_strong_and_weak(rounds: int, has_interval: bool) -
     assert row["efficiency"] == pytest.approx(row["batch_times_weak"], rel=0.01)
     assert np.isfinite(row["batch_times_weak_low"]) == has_interval
     assert identity_check([strong], [other]).empty
+
+
+def test_a_note_tells_whether_disturbed_rounds_are_left_out() -> None:
+    half = efficiency(make_record(rounds=4, foreign={0: 0.9, 1: 0.9}))
+    assert "2 of 4 rounds disturbed, they are left out" in half.reason
+    every = efficiency(make_record(rounds=4, foreign=dict.fromkeys(range(4), 0.9)))
+    assert "4 of 4 rounds disturbed, all are kept" in every.reason

@@ -26,7 +26,7 @@ def test_nothing_measured_has_no_rounds() -> None:
 
 
 def test_a_disturbed_round_is_dropped_whole_on_covariates_alone() -> None:
-    record = make_record(rounds=12, foreign={2: 0.06}, slow_kernel={5: 1.2})
+    record = make_record(rounds=12, foreign={2: 0.5}, slow_kernel={5: 1.2})
     found = blocks(record)
     assert np.flatnonzero(found.disturbed).tolist() == [2, 5]
     assert [index for _, index in found.selected(all_rounds=False).index] == [0, 1, 3, 4, 6, 7, 8, 9, 10, 11]
@@ -76,3 +76,29 @@ def test_where_every_round_is_disturbed_all_are_kept() -> None:
     found = blocks(make_record(rounds=3, foreign=dict.fromkeys(range(3), 0.5)))
     assert len(found.selected(all_rounds=False)) == 3
     assert not found.trusted
+
+
+def test_a_share_within_the_clocks_grain_is_no_disturbance() -> None:
+    """One tick of 10 ms is a tenth of a short block."""
+    record = make_record(rounds=12)
+    for index, (share, block_s) in enumerate([(0.2, 0.1), (0.3, 0.1), (0.06, 1.0), (0.08, 1.0)]):
+        item = record.arms["ddp"].rounds[index]
+        item.foreign_cpu_share, item.rank_block_times_s = [share] * 2, [block_s] * 2
+    assert np.flatnonzero(blocks(record).disturbed).tolist() == [1, 3]
+
+
+def test_a_launch_that_is_slow_as_a_whole_is_kept() -> None:
+    record = make_record(rounds=6, launches=3)
+    for arm in record.arms.values():
+        for item in arm.rounds:
+            if item.launch == 2:
+                item.reference_kernel_s = [1.3 * kernel for kernel in item.reference_kernel_s]
+    assert blocks(record).dropped == 0
+
+
+def test_a_reference_kernel_that_was_not_timed_disturbs_nothing() -> None:
+    record = make_record(rounds=6)
+    for arm in record.arms.values():
+        for item in arm.rounds:
+            item.reference_kernel_s = [None] * len(item.active_ranks)
+    assert blocks(record).dropped == 0

@@ -181,3 +181,12 @@ def test_figures_and_tables_take_what_records_give(sizes: tuple[int, ...], round
     ]
     for number, figure in enumerate(figures):
         figure.savefig(tmp_path / f"f{number}.png", dpi=30)
+
+
+def test_a_baseline_is_never_taken_from_another_experiment() -> None:
+    strong = [make_record(world_size=size) for size in (1, 2)]
+    weak = {"experiment": "weak_scaling", "scaling": "weak", "truth": {"ddp": 0.5}}
+    others = [make_record(world_size=size, global_batch_size=1024 * size, **weak) for size in (1, 2)]
+    alone = estimates.strong(strong)["efficiency_ddp1"]
+    together = estimates.strong([*others, *strong])["efficiency_ddp1"]
+    assert together.tolist()[-2:] == alone.tolist()

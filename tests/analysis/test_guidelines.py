@@ -110,3 +110,11 @@ def test_every_sentence_names_source_and_points_and_nothing_gives_none() -> None
     for row in frame.to_dict("records"):
         assert row["sentence"].endswith(f"({row['source']}: {row['point_ids']}).")
     assert advise().empty
+
+
+def test_settings_are_compared_on_the_same_machine_and_source_only() -> None:
+    here = make_record(bucket_cap_mb=1.0, t1=0.08, rounds=24, **PAIR)
+    elsewhere = make_record(bucket_cap_mb=25.0, t1=0.05, rounds=24, device_name="another CPU", **PAIR)
+    simulated = make_record(bucket_cap_mb=9.0, t1=0.02, rounds=24, source="simulated", **PAIR)
+    frame = advise(comm=[here, elsewhere, simulated])
+    assert frame[frame["topic"] == "bucket cap"].empty

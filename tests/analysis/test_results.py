@@ -152,3 +152,13 @@ def test_a_caption_says_that_conditions_differ() -> None:
     assert "Not all points were measured under the same conditions" in results.caption(records)
     records[0].provenance["conditions"]["versions"] = {"torch": "2.13"}
     assert "same conditions" not in results.caption(records)
+
+
+def test_records_stand_in_the_order_of_their_plan(tmp_path: Path) -> None:
+    records = [make_record(global_batch_size=batch) for batch in (512, 1024, 2048, 256)]
+    for record in records:
+        write_record(record, tmp_path)
+    (tmp_path / "plans").mkdir()
+    asked = [record.point_id for record in records[:3]]
+    (tmp_path / "plans" / "strong_scaling.json").write_text(json.dumps({"points": dict.fromkeys(asked)}))
+    assert [record.point_id for record in results.load(tmp_path).records] == [record.point_id for record in records]
