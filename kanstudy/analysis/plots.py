@@ -27,7 +27,7 @@ PALETTE: list[Any] = list(seaborn.color_palette("colorblind"))
 FACTOR_LABELS = {
     "batch": "batch",
     "heterogeneity": "hetero-\ngeneity",
-    "contention": "contention",
+    "contention": "conten-\ntion",
     "ddp": "DDP",
     "synchronisation": "synchro-\nnisation",
     "data_movement": "data\nmovement",
@@ -298,7 +298,7 @@ def _waterfall_panel(axis: Axes, rows: pd.DataFrame, intervals: bool = True) -> 
     axis.text(len(rows), running + 0.02, f"{running:.3f}", ha="center", va="bottom", fontsize=6.5, weight="bold")
     axis.axhline(1, linestyle="--", color="0.4", linewidth=0.9, zorder=1)
     labels = [FACTOR_LABELS.get(factor, factor) for factor in rows["factor"]] + ["effi-\nciency"]
-    axis.set_xticks(range(len(labels)), labels, fontsize=6)
+    axis.set_xticks(range(len(labels)), labels, fontsize=5.5)
     axis.set_ylim(0, highest)
     axis.grid(axis="x", visible=False)
 
