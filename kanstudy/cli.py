@@ -155,7 +155,7 @@ def report(profile: str | None, results_dir: str, figures_dir: str) -> None:
     loaded, results = _given(profile, results_dir)
     if not any(results.glob("*/*.json")):
         raise BadInput(f"{_short(results)}: no records; measure first: kanstudy run --help")
-    work = _batch(loaded, str(results), figures_dir)
+    work = _batch(loaded, results_dir, figures_dir)
     _check(work, [])
     work.run([], f"kanstudy: {loaded.name if loaded else results.name}")
     _close(work, FAILED if work.failures else OK)
