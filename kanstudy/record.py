@@ -37,7 +37,8 @@ class RecordError(ValueError):
 class Round:
     """One arm's blocks in one complete round.
 
-    Lists run over `active_ranks`, in their order. `rank_step_times_s[i][k]` is the k-th timed step of rank
+    `launch` is the launch that the round was planned for, `attempt` the start of all ranks that measured it: a launch
+    that was interrupted goes on in another attempt. Lists run over `active_ranks`, in their order. `rank_step_times_s[i][k]` is the k-th timed step of rank
     `active_ranks[i]`; `rank_block_times_s[i]` is first start to last end. `order` is the block's place among all
     blocks of its round. `reference_kernel_s` times a fixed kernel just before the block (the machine's own drift),
     `foreign_cpu_share` is the share of the rank's cores that others used meanwhile, `minor_faults` counts page
@@ -45,6 +46,7 @@ class Round:
     """
 
     launch: int
+    attempt: int
     index: int
     order: int
     active_ranks: list[int]

@@ -28,6 +28,7 @@ from kanstudy.record import (
 def block(launch: int = 0, index: int = 0, **changes: Any) -> Round:
     values: dict[str, Any] = {
         "launch": launch,
+        "attempt": 1,
         "index": index,
         "order": 0,
         "active_ranks": [0, 1],

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-TELL_EVERY_S = 10.0
+TELL_EVERY_S = 30.0
 
 
 class Progress:

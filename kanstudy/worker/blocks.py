@@ -32,8 +32,8 @@ class PointFault(Exception):
 class PointState:
     """A point while it is measured, on this rank.
 
-    `position` and `batches` are None on a rank that is no member of the point's group; `record` is rank 0's, None
-    elsewhere. `steps[arm]` are its warm-up and timed steps a block, `round_s` about the time of one round.
+    `position` is None on a rank that is no member of the point's group; `record` is rank 0's, None elsewhere.
+    `batches` come onto the device when they are first needed, where a lack of memory is the point's own. `steps[arm]` are its warm-up and timed steps a block, `round_s` about the time of one round.
     """
 
     point: PointSpec
@@ -41,17 +41,19 @@ class PointState:
     group: dist.ProcessGroup
     position: int | None
     data: Dataset
-    batches: ResidentBatches | None
     rounds: int
     done: int
     record: Record | None
+    batches: ResidentBatches | None = None
     steps: dict[str, tuple[int, int]] = field(default_factory=dict)
     round_s: float = 0.0
 
-    def batches_of(self, arm: str) -> list[Batch]:
+    def batches_of(self, arm: str, device: torch.device) -> list[Batch]:
         """The resident batches that this rank trains in an arm; `RuntimeError` on a rank outside the group."""
-        if self.batches is None or self.position is None:
+        if self.position is None:
             raise RuntimeError("this rank is not a member of the point's group")
+        if self.batches is None:
+            self.batches = ResidentBatches(self.point, self.data, getattr(torch, self.point.dtype), device)
         if arm == "serial_global":
             return self.batches.global_batches()
         return self.batches.local_batches(self.position)
@@ -99,7 +101,7 @@ def run_blocks(
     def block() -> Block:
         replica = Replica(state.point, arm, device, state.group if uses_ddp(arm) else None)
         meet = (lambda: align(state.group)) if len(active) > 1 else (lambda: None)
-        return time_block(replica.step, state.batches_of(arm), *steps, device, meet, cores)
+        return time_block(replica.step, state.batches_of(arm, device), *steps, device, meet, cores)
 
     blocks = together(ranks, active, block)
     for rank, done in blocks.items():

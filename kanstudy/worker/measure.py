@@ -15,7 +15,7 @@ from kanstudy.spec import PointSpec, RunSpec, data_key
 from kanstudy.worker import conditions
 from kanstudy.worker.arms import turns
 from kanstudy.worker.blocks import PointFault, PointState, run_blocks
-from kanstudy.worker.dataset import Dataset, ResidentBatches
+from kanstudy.worker.dataset import Dataset
 from kanstudy.worker.prepare import instrument, is_instrumented, pilot
 from kanstudy.worker.progress import Progress
 from kanstudy.worker.ranks import Ranks
@@ -75,14 +75,12 @@ class Measurement:
             conditions.apply(record, details, members)
             done = record.rounds_of_launch(self.run.launch)
         data = Dataset.open(self.run.data_files[data_key(point)])
-        member = ranks.rank in members
         return PointState(
             point=point,
             members=members,
             group=ranks.groups[members],
-            position=members.index(ranks.rank) if member else None,
+            position=members.index(ranks.rank) if ranks.rank in members else None,
             data=data,
-            batches=ResidentBatches(point, data, getattr(torch, point.dtype), ranks.device) if member else None,
             rounds=self.run.rounds[point.point_id],
             done=ranks.from_rank_0(done),
             record=record,
@@ -95,6 +93,8 @@ class Measurement:
         try:
             work(state)
         except PointFault as fault:
+            if state.record is not None and fault.fault.arm is not None:
+                state.record.arms[fault.fault.arm].status = fault.status
             self._save(state, fault.status, fault.fault)
             self.progress.tell("point", point_id=state.point.point_id, status=fault.status)
             return False
@@ -118,21 +118,22 @@ class Measurement:
             self._tell_block(state, arm, 1)
             pilot(self.ranks, state, arm)
         if not instrumented:
-            instrument(self.ranks, state)
+            instrument(self.ranks, state, lambda: self.progress.tell("preparing", point_id=state.point.point_id))
 
     def _round(self, state: PointState, order: int) -> None:
         """One complete round: every arm once, in an order that is balanced over the rounds."""
-        finished: dict[str, Round] = {}
+        finished: dict[str, tuple[dict[int, Block], int]] = {}
         for arm in balanced_order(state.point.arms, state.done):
             together = turns(arm, state.members, state.done)
             self._tell_block(state, arm, len(together))
             blocks: dict[int, Block] = {}
             for active in together:
                 blocks |= run_blocks(self.ranks, state, arm, active, state.steps[arm], self.own_cores)
-            finished[arm] = _as_round(blocks, self.run.launch, state.done, order)
+            finished[arm] = blocks, order
             order += len(together)
         if state.record is not None:
-            for arm, item in finished.items():
+            for arm, (blocks, place) in finished.items():
+                item = _as_round(blocks, self.run.launch, state.record.attempt, state.done, place)
                 state.record.arms[arm].rounds.append(item)
         state.done += 1
         self.progress.tell(
@@ -168,10 +169,11 @@ def balanced_order(arms: tuple[str, ...], round_index: int) -> tuple[str, ...]:
     return rotated[::-1] if round_index % 2 else rotated
 
 
-def _as_round(blocks: dict[int, Block], launch: int, index: int, order: int) -> Round:
+def _as_round(blocks: dict[int, Block], launch: int, attempt: int, index: int, order: int) -> Round:
     ranks = sorted(blocks)
     return Round(
         launch=launch,
+        attempt=attempt,
         index=index,
         order=order,
         active_ranks=ranks,

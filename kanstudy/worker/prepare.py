@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
+from statistics import median
 
 from kanstudy.model import build_model, count_parameters, flops_per_sample
 from kanstudy.record import AllReduce, Fault
@@ -21,24 +23,28 @@ def pilot(ranks: Ranks, state: PointState, arm: str) -> None:
     """Find the arm's steps a block from a few steps, the same on all ranks. Collective over the launch."""
     point, active = state.point, turns(arm, state.members, 0)
     blocks = run_blocks(ranks, state, arm, active[0], (point.warmup_steps, _PILOT_STEPS), None)
-    step_s = max(block.block_time_s for block in blocks.values()) / _PILOT_STEPS
+    step_s = max(median(block.step_times_s) for block in blocks.values())  # one stall must not shorten all blocks
     warmup = max(point.warmup_steps, math.ceil(point.warmup_s / step_s))
     state.steps[arm] = warmup, max(_PILOT_STEPS, math.ceil(point.block_s / step_s))
     state.round_s += len(active) * sum(state.steps[arm]) * step_s
 
 
-def instrument(ranks: Ranks, state: PointState) -> None:
+def instrument(ranks: Ranks, state: PointState, tell: Callable[[], None]) -> None:
     """Losses, message times, phases and memory into the record. Collective over the launch.
 
+    `tell` is called between its parts, and in training now and then, as a sign of life to the launcher.
     Raises `PointFault` where training gives no finite loss or memory lacks, and `RuntimeError` where the replicas
     differ after training: then DDP did not do what it is there for.
     """
-    _train(ranks, state)
+    tell()
+    _train(ranks, state, tell)
     for size in state.point.allreduce_bytes:
+        tell()
         times = together(ranks, state.members, partial(time_allreduce, size, ranks.device, state.group))
         if state.record is not None:
             state.record.allreduce.append(AllReduce(message_bytes=size, times_s=times[state.members[0]]))
     for arm in state.point.arms:
+        tell()
         _instrument_arm(ranks, state, arm)
     if state.record is not None:  # last: it marks the record as instrumented
         model = build_model(state.point)
@@ -52,12 +58,12 @@ def is_instrumented(ranks: Ranks, state: PointState) -> bool:
     return bool(ranks.from_rank_0(state.record is not None and state.record.n_params is not None))
 
 
-def _train(ranks: Ranks, state: PointState) -> None:
+def _train(ranks: Ranks, state: PointState, tell: Callable[[], None]) -> None:
     point, record = state.point, state.record
     if point.train_steps == 0:
         return
     results = together(
-        ranks, state.members, lambda: train(point, ranks.device, state.group, state.data, state.position or 0)
+        ranks, state.members, lambda: train(point, ranks.device, state.group, state.data, state.position or 0, tell)
     )
     first = results[state.members[0]]
     if first.nan_step is not None:
@@ -81,7 +87,9 @@ def _instrument_arm(ranks: Ranks, state: PointState, arm: str) -> None:
                 active,
                 lambda: measure_phases(point, arm, device, group, state.data, state.position or 0),
             )
-        memory |= together(ranks, active, lambda: measure_peak_memory(point, arm, device, group, state.batches_of(arm)))
+        memory |= together(
+            ranks, active, lambda: measure_peak_memory(point, arm, device, group, state.batches_of(arm, device))
+        )
     if state.record is None:
         return
     kept = state.record.arms[arm]

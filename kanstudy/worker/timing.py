@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import resource
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 Step = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 _REFERENCE_SIZE = 256
-_REFERENCE_REPEATS = 10
+_REFERENCE_REPEATS = 25
 
 
 @dataclass
@@ -106,15 +107,18 @@ class _CudaClock:
 
 
 def time_reference_kernel(device: torch.device) -> float:
-    """Seconds of a fixed kernel (ten products of 256 x 256 float32 matrices): it moves only if the machine does."""
+    """Seconds of a fixed kernel, a product of 256 x 256 float32 matrices: it moves only if the machine does.
+
+    The median of several: a single interruption is no drift of the machine.
+    """
     matrix = torch.full((_REFERENCE_SIZE, _REFERENCE_SIZE), 1.0 / _REFERENCE_SIZE, device=device)
-    matrix @ matrix
-    synchronise(device)
-    start = time.perf_counter()
+    times = []
     for _ in range(_REFERENCE_REPEATS):
+        start = time.perf_counter()
         matrix @ matrix
-    synchronise(device)
-    return time.perf_counter() - start
+        synchronise(device)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
 
 
 class ForeignLoad:
