@@ -45,11 +45,6 @@ class Blocks:
     disturbed: np.ndarray
 
     @property
-    def launches(self) -> int:
-        """Launches that the rounds come from."""
-        return self.times_s.index.get_level_values("launch").nunique()
-
-    @property
     def dropped(self) -> int:
         """Disturbed rounds."""
         return int(self.disturbed.sum())
@@ -90,19 +85,19 @@ def _times(arm: str, item: Round) -> dict[str, float]:
 
 def _disturbed_rounds(record: Record) -> set[tuple[int, int]]:
     """Rounds to drop whole. A rank's reference kernel is compared within its arm: where all ranks run it at once it
-    is slower than alone, and a slower device is heterogeneity, not disturbance. It is compared within its launch: a
-    launch that is slow as a whole is what several launches are made for."""
+    is slower than alone, and a slower device is heterogeneity, not disturbance. It is compared within one start of
+    all ranks: a start that is slow as a whole is what several launches are made for."""
     disturbed = set()
     for arm in record.arms.values():
-        kernels: dict[tuple[int, int], list[float]] = {}
+        kernels: dict[tuple[int, int, int], list[float]] = {}
         for item in arm.rounds:
             for rank, kernel in zip(item.active_ranks, item.reference_kernel_s, strict=True):
                 if kernel is not None:
-                    kernels.setdefault((item.launch, rank), []).append(kernel)
+                    kernels.setdefault((item.launch, item.attempt, rank), []).append(kernel)
         limits = {key: REFERENCE_KERNEL_LIMIT * float(np.median(times)) for key, times in kernels.items()}
         for item in arm.rounds:
             slow = any(
-                kernel is not None and kernel > limits[item.launch, rank]
+                kernel is not None and kernel > limits[item.launch, item.attempt, rank]
                 for rank, kernel in zip(item.active_ranks, item.reference_kernel_s, strict=True)
             )
             if slow or _had_company(item):

@@ -5,7 +5,7 @@
   its true coverage;
 - below 6 rounds: none, since no two order statistics cover 95 %.
 
-Rounds of one launch share its luck (placement, clocks, neighbours): such an interval holds within this launch.
+Rounds of one start of all ranks share its luck (placement, clocks, neighbours): such an interval holds within it.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def seed_of(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
-def scope(launches: int) -> str:
-    """What an interval over rounds speaks of, given the number of launches that the rounds come from."""
-    return "within this launch" if launches == 1 else f"rounds of {launches} launches pooled, not between launches"
+def scope(starts: int) -> str:
+    """What an interval over rounds speaks of, given how many starts of all ranks the rounds come from."""
+    return "within one launch" if starts == 1 else f"of the rounds of {starts} starts pooled, not between starts"
 
 
 def order_statistic_rank(n: int) -> tuple[int, float]:

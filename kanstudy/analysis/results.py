@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from kanstudy.analysis import metrics
 from kanstudy.analysis.blocks import blocks
 from kanstudy.analysis.intervals import scope
 from kanstudy.analysis.series import plain, series_keys, series_labels
@@ -43,11 +42,6 @@ class Results:
     def points(self) -> pd.DataFrame:
         """One row a record, see `points`."""
         return points(self.records)
-
-    @property
-    def rounds(self) -> pd.DataFrame:
-        """One row a rank of a block, see `rounds`."""
-        return rounds(self.records)
 
 
 def experiments(results_dir: Path | str) -> list[str]:
@@ -104,41 +98,6 @@ def points(records: Sequence[Record]) -> pd.DataFrame:
     return frame
 
 
-def rounds(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a rank of a block: experiment, point_id, source, arm, launch, round, order, rank, steps, step_s (mean
-    seconds a step), slowest_step_s (the slowest rank at every step, mean), the covariates, disturbed."""
-    rows = []
-    for record in records:
-        measured = blocks(record)
-        disturbed = dict(zip(measured.times_s.index, measured.disturbed, strict=True))
-        for name, arm in record.arms.items():
-            for item in arm.rounds:
-                slowest = metrics.slowest_at_every_step(item.rank_step_times_s)
-                means = metrics.rank_mean_step_times(item.rank_step_times_s)
-                for i, rank in enumerate(item.active_ranks):
-                    rows.append(
-                        {
-                            "experiment": record.experiment,
-                            "point_id": record.point_id,
-                            "source": record.source,
-                            "arm": name,
-                            "launch": item.launch,
-                            "round": item.index,
-                            "order": item.order,
-                            "rank": rank,
-                            "steps": len(item.rank_step_times_s[i]),
-                            "step_s": means[i],
-                            "slowest_step_s": slowest,
-                            "reference_kernel_s": item.reference_kernel_s[i],
-                            "foreign_cpu_share": item.foreign_cpu_share[i],
-                            "minor_faults": item.minor_faults[i],
-                            "disturbed": disturbed[item.launch, item.index],
-                            "started_utc": item.started_utc,
-                        }
-                    )
-    return pd.DataFrame(rows)
-
-
 def planned_versus_done(results_dir: Path | str) -> pd.DataFrame:
     """One row a planned point or a file: experiment, point_id, world_size, status, rounds_done, rounds_planned (over
     all launches), reason.
@@ -189,31 +148,61 @@ def caption(records: Sequence[Record]) -> str:
     def several(name: str, missing: str = "unknown") -> str:
         return ", ".join(sorted({missing if pd.isna(value) else plain(value) for value in frame[name]}))
 
-    strong = any(record.scaling == "strong" for record in records)
-    weak = any(record.scaling == "weak" for record in records)
-    baseline = ["the plain module on one rank with the global batch"] if strong else []
-    baseline += ["the plain module on one rank with the local batch"] if weak else []
-    counts = sorted(set(frame["n_rounds"]))
-    counted = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    batch = "global " + several("global_batch_size") if strong and not weak else "local " + several("local_batch_size")
-    many = max(1, int(frame["launches"].max()))
+    batches = []
+    for scaling, kind in (("strong", "global"), ("weak", "local")):
+        sizes = {getattr(record, f"{kind}_batch_size") for record in records if record.scaling == scaling}
+        batches += [f"{kind} {', '.join(map(str, sorted(sizes)))}"] if sizes else []
     sentences = [
         f"Source: {several('source')}; profile: {several('profile')}; hardware: {several('device_name')}"
         f" ({several('backend')}, {several('threads_per_rank')} thread(s) a rank)",
-        f"Batch: {batch} rows; data: {several('dataset')}",
-        f"Baseline: {' or '.join(baseline)}, measured in the same rounds",
-        f"Medians of {counted} rounds; intervals {scope(many)}",
+        f"Batch: {'; '.join(batches)} rows; data: {several('dataset')}",
+        *_compared_with(records),
+        *_rested_on(records),
     ]
-    if len({_surroundings(record) for record in records if record.conditions is not None}) > 1:
+    if len({surroundings(record) for record in records if record.conditions is not None}) > 1:
         sentences.append("Not all points were measured under the same conditions (hosts, versions, threads)")
     if frame["oversubscribed"].any():
         sentences.append("Hollow markers: more ranks than cores")
     return ". ".join(sentences) + "."
 
 
+def _compared_with(records: Sequence[Record]) -> list[str]:
+    """The baseline of efficiency, where its arm is there, and that of the overhead where there is no other."""
+    arms = {(record.scaling, arm) for record in records for arm in record.arms}
+    pairs = (("strong", "serial_global", "global"), ("weak", "serial_local", "local"))
+    found = [f"the plain module on one rank with the {batch} batch" for *key, batch in pairs if tuple(key) in arms]
+    if found:
+        return [f"Baseline: {' or '.join(found)}, measured in the same rounds"]
+    if {"ddp", "ddp_noop"} <= {arm for _, arm in arms}:
+        return ["Overhead: against the same DDP without communication, measured in the same rounds"]
+    return []
+
+
+def _rested_on(records: Sequence[Record]) -> list[str]:
+    """How many rounds stand behind each number, which were left out, and what the intervals speak of."""
+    measured = {record.point_id: blocks(record) for record in records if launches(record)}
+    if not measured:
+        return ["No round is measured"]
+    counts = sorted({len(found.selected(all_rounds=False)) for found in measured.values()})
+    counted = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    starts = max(len(_starts(record)) for record in records)
+    sentences = [f"Medians of {counted} rounds a point; intervals {scope(starts)}"]
+    if dropped := sum(found.dropped for found in measured.values()):
+        total = sum(len(found.disturbed) for found in measured.values())
+        sentences.append(f"Crosses: disturbed rounds, {dropped} of {total}, left out of the medians")
+    if any(found.disturbed.all() for found in measured.values()):
+        sentences[-1] += " except where every round of a point was disturbed"
+    return sentences
+
+
+def _starts(record: Record) -> set[tuple[int, int]]:
+    """The starts of all ranks that the record's rounds come from: an interrupted launch goes on in another."""
+    return {(item.launch, item.attempt) for arm in record.arms.values() for item in arm.rounds}
+
+
 def launches(record: Record) -> int:
     """Launches that the record's rounds come from."""
-    return len({item.launch for arm in record.arms.values() for item in arm.rounds})
+    return len({launch for launch, _ in _starts(record)})
 
 
 def fault_text(record: Record) -> str:
@@ -236,7 +225,7 @@ def _existing(results_dir: Path | str) -> Path:
     return folder
 
 
-def _surroundings(record: Record) -> str:
+def surroundings(record: Record) -> str:
     """The conditions but for the ranks, which differ by world size: from the first host, on which all points ran."""
     conditions = dict(record.provenance.get("conditions") or {})
     hosts = conditions.pop("hosts", None) or [None]

@@ -79,6 +79,7 @@ def make_record(
     t1: float = 0.08,
     rounds: int = 12,
     launches: int = 1,
+    starts: int = 1,
     noise: float = 0.0,
     drift: float = 0.0,
     noise_seed: int = 0,
@@ -94,7 +95,8 @@ def make_record(
     fields: dict | None = None,
     **point_changes,
 ) -> Record:
-    """A record with `rounds` rounds a launch; `foreign` and `slow_kernel` disturb rounds by index."""
+    """A record with `rounds` rounds a launch, measured in `starts` starts by turns; `foreign` and `slow_kernel`
+    disturb rounds by index."""
     point = make_point(**point_changes)
     run = RunSpec(
         profile=profile,
@@ -123,6 +125,7 @@ def make_record(
                 record.arms[name].rounds.append(
                     Round(
                         launch=launch,
+                        attempt=1 + index % starts,
                         index=index,
                         order=order,
                         active_ranks=ranks,

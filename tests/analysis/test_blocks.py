@@ -11,7 +11,6 @@ def test_the_chain_of_a_strong_point() -> None:
     found = blocks(make_record(t1=0.08, rounds=3, launches=2))
     assert tuple(found.times_s.columns) == CHAIN
     assert list(found.times_s.index) == [(launch, index) for launch in (0, 1) for index in range(3)]
-    assert found.launches == 2
     row = found.times_s.iloc[0]
     assert row["serial_global"] == pytest.approx(0.08)
     assert 0.04 / row["serial_local_mean"] == pytest.approx(TRUTH["batch"])
@@ -93,6 +92,17 @@ def test_a_launch_that_is_slow_as_a_whole_is_kept() -> None:
         for item in arm.rounds:
             if item.launch == 2:
                 item.reference_kernel_s = [1.3 * kernel for kernel in item.reference_kernel_s]
+    assert blocks(record).dropped == 0
+
+
+def test_a_start_that_is_slow_as_a_whole_is_kept() -> None:
+    record = make_record(rounds=8, starts=2)
+    for arm in record.arms.values():
+        for item in arm.rounds:
+            item.reference_kernel_s = [
+                (1.3 if item.attempt == 2 else 1.0) * kernel for kernel in item.reference_kernel_s
+            ]
+    assert {item.attempt for item in record.arms["ddp"].rounds} == {1, 2}
     assert blocks(record).dropped == 0
 
 

@@ -74,5 +74,5 @@ def test_without_an_interval_everything_is_possible() -> None:
 
 
 def test_one_launch_is_labelled_as_one() -> None:
-    assert intervals.scope(1) == "within this launch"
-    assert "not between launches" in intervals.scope(5)
+    assert intervals.scope(1) == "within one launch"
+    assert "5 starts pooled, not between starts" in intervals.scope(5)
