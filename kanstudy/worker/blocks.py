@@ -33,7 +33,8 @@ class PointState:
     """A point while it is measured, on this rank.
 
     `position` is None on a rank that is no member of the point's group; `record` is rank 0's, None elsewhere.
-    `batches` come onto the device when they are first needed, where a lack of memory is the point's own. `steps[arm]` are its warm-up and timed steps a block, `round_s` about the time of one round.
+    `batches` come onto the device when first needed, where a lack of memory is the point's own. `steps[arm]` are its
+    warm-up and timed steps a block, `round_s` about the time of one round.
     """
 
     point: PointSpec
@@ -59,25 +60,32 @@ class PointState:
         return self.batches.local_batches(self.position)
 
 
-def together(ranks: Ranks, active: tuple[int, ...], work: Callable[[], _T]) -> dict[int, _T]:
+def together(ranks: Ranks, active: tuple[int, ...], work: Callable[[], _T], arm: str | None = None) -> dict[int, _T]:
     """What `work` returns on each active rank, known to all; the others wait. Collective over the launch.
+    `arm` is what a fault will name.
 
-    Raises `PointFault` on all ranks where one has not the memory. (A rank that lacks it in the middle of a
-    collective leaves the others to the collective's time-out.)
+    Raises `PointFault` on all ranks where one has not the memory. (A rank that lacks it only within DDP leaves the
+    others to their collective's time-out; the arms without DDP come first.)
     """
     result: Any = None
     if ranks.rank in active:
         try:
             result = work()
+        except _PeerNotReady:
+            pass  # the peer tells its own fault
         except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
             if not _is_out_of_memory(error):
                 raise
-            result = Fault(reason=f"out of memory: {str(error).splitlines()[0]}", rank=ranks.rank)
+            result = Fault(reason=f"out of memory: {str(error).splitlines()[0]}", arm=arm, rank=ranks.rank)
     results = ranks.gather(result)
     for item in results:
         if isinstance(item, Fault):
             raise PointFault("oom", item)
     return {rank: results[rank] for rank in active}
+
+
+class _PeerNotReady(Exception):
+    """Another rank of the block has no memory for it, so nobody begins."""
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
@@ -98,12 +106,25 @@ def run_blocks(
     """
     device = ranks.device
 
-    def block() -> Block:
-        replica = Replica(state.point, arm, device, state.group if uses_ddp(arm) else None)
-        meet = (lambda: align(state.group)) if len(active) > 1 else (lambda: None)
-        return time_block(replica.step, state.batches_of(arm, device), *steps, device, meet, cores)
+    met = False
 
-    blocks = together(ranks, active, block)
+    def meet() -> None:
+        nonlocal met
+        met = True
+        if len(active) > 1 and not align(state.group):
+            raise _PeerNotReady
+
+    def block() -> Block:
+        try:
+            replica = Replica(state.point, arm, device, state.group if uses_ddp(arm) else None)
+            return time_block(replica.step, state.batches_of(arm, device), *steps, device, meet, cores)
+        except (MemoryError, RuntimeError) as error:
+            # without DDP the others wait at the meeting; within DDP they wait in a collective of their own, to its end
+            if _is_out_of_memory(error) and len(active) > 1 and not met and not uses_ddp(arm):
+                align(state.group, ready=False)
+            raise
+
+    blocks = together(ranks, active, block, arm)
     for rank, done in blocks.items():
         if done.nan_step is not None:
             reason = f"the loss is not finite at step {done.nan_step} of {arm}"

@@ -52,7 +52,9 @@ class Ranks:
         if dist.get_world_size() < run.world_size:
             raise RuntimeError(f"the plan needs {run.world_size} ranks, the launch has {dist.get_world_size()}")
         hosts: list[Any] = [None] * dist.get_world_size()
-        coordination = dist.new_group(backend="gloo", timeout=timeout)
+        # Ranks wait in it while others work alone, for as long as that takes; a dead rank ends the launch at once, and
+        # one that hangs is the launcher's to notice.
+        coordination = dist.new_group(backend="gloo", timeout=timedelta(days=7))
         dist.all_gather_object(hosts, socket.gethostname(), group=coordination)
         ranks = cls(dist.get_rank(), dist.get_world_size(), local_rank, device, hosts, coordination)
         for members in sorted({ranks.members(point) for point in run.points}):
@@ -88,9 +90,12 @@ def place(hosts: list[str], world_size: int, placement: str) -> tuple[int, ...]:
     return tuple(sorted(sorted(range(len(hosts)), key=lambda rank: (depth[rank], rank))[:world_size]))
 
 
-def align(group: dist.ProcessGroup) -> None:
-    """Let the ranks of a group start together: a one-element CPU all-reduce, which on NCCL runs through gloo."""
-    dist.all_reduce(torch.zeros(1), group=group)
+def align(group: dist.ProcessGroup, ready: bool = True) -> bool:
+    """Let the ranks of a group start together, and tell whether all are ready: an all-reduce of one CPU element, which
+    on NCCL runs through gloo."""
+    flag = torch.tensor([float(ready)])
+    dist.all_reduce(flag, op=dist.ReduceOp.MIN, group=group)
+    return bool(flag[0])
 
 
 def synchronise(device: torch.device) -> None:

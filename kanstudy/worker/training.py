@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from kanstudy.worker.arms import Replica
 from kanstudy.worker.dataset import Dataset, local_index
 
 _HOLDOUT_CHUNK = 8192
+_TELL_EVERY = 50  # steps
 
 
 @dataclass
@@ -34,16 +36,25 @@ class Training:
     nan_step: int | None
 
 
-def train(point: PointSpec, device: torch.device, group: dist.ProcessGroup, data: Dataset, position: int) -> Training:
+def train(
+    point: PointSpec,
+    device: torch.device,
+    group: dist.ProcessGroup,
+    data: Dataset,
+    position: int,
+    tell: Callable[[], None] = lambda: None,
+) -> Training:
     """Train `point.train_steps` steps of DDP on the group, the rank taking slice `position` of each global batch.
 
-    Collective over the group. The global batch's order depends on the seed alone, so a curve of losses over world
-    sizes differs by rounding only.
+    `tell` is called now and then. Collective over the group. The global batch's order depends on the seed alone, so
+    losses at different world sizes differ by rounding only.
     """
     dtype = getattr(torch, point.dtype)
     replica = Replica(point, "ddp", device, group)
     losses = torch.zeros(point.train_steps, device=device, dtype=torch.float64)
     for step in range(point.train_steps):
+        if step % _TELL_EVERY == 0:
+            tell()
         losses[step] = replica.step(*data.rows(local_index(point, step, position), dtype, device))
     losses = losses.cpu()
     dist.all_reduce(losses, group=group)

@@ -81,6 +81,12 @@ def buffers_after_wrap(point: PointSpec, rank: int, group: dist.ProcessGroup) ->
     return bool(torch.equal(*buffers))
 
 
+def synchronises(point: PointSpec, arm: str, group: dist.ProcessGroup) -> bool:
+    """Whether DDP would broadcast buffers in every forward pass, under whatever name this torch keeps that."""
+    module = Replica(point, arm, CPU, group).module
+    return bool(getattr(module, "forward_sync_buffers", getattr(module, "broadcast_buffers", None)))
+
+
 def main() -> None:
     data_file, output = sys.argv[1:]
     dist.init_process_group("gloo")
@@ -93,6 +99,10 @@ def main() -> None:
         "kan": check("kan", kan, data, rank, group),
         "mlp": check("mlp", mlp, data, rank, group),
         "buffers_equal_after_wrap": buffers_after_wrap(kan, rank, group),
+        "buffers_synchronised_in_forward": {arm: synchronises(kan, arm, group) for arm in ("ddp", "ddp_noop")},
+        "buffers_synchronised_on_request": {
+            arm: synchronises(tiny_point(dtype="float64", sync_buffers=True), arm, group) for arm in ("ddp", "ddp_noop")
+        },
     }
     training = [train(kan, CPU, group, data, rank)]
     alone = dist.new_group([0]), dist.new_group([1])

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny import tiny_point
 
 from kanstudy.spec import ARMS
-from kanstudy.worker.arms import turns
+from kanstudy.worker.arms import Replica, turns
+from kanstudy.worker.dataset import Dataset, ResidentBatches
 from kanstudy.worker.measure import balanced_order
 
 
@@ -83,3 +86,21 @@ def test_training_gives_the_same_losses_at_every_world_size(two_ranks: dict[str,
     assert pair["loss_last"] < pair["loss_first"]
     assert pair["nan_step"] is None
     assert len(pair["out_of_grid_share"]) == 2
+
+
+def test_buffers_are_synchronised_in_forward_only_on_request_and_never_without_communication(
+    two_ranks: dict[str, Any],
+) -> None:
+    assert two_ranks["buffers_synchronised_in_forward"] == {"ddp": False, "ddp_noop": False}
+    assert two_ranks["buffers_synchronised_on_request"] == {"ddp": True, "ddp_noop": False}
+
+
+def test_every_block_starts_from_the_same_state(data_file: Path) -> None:
+    point, device = tiny_point(), torch.device("cpu")
+    batches = ResidentBatches(point, Dataset.open(data_file), torch.float32, device).local_batches(0)
+    runs = []
+    for _ in range(2):
+        replica = Replica(point, "serial_local", device, None)
+        runs.append([float(replica.step(*batches[step])) for step in range(4)])
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) == 4, "nothing was trained"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -153,3 +154,33 @@ def test_a_bad_plan_and_a_launch_that_is_too_small_say_so(
     bad = torchrun(*WORKER, str(path), ranks=1)
     assert bad.returncode != 0
     assert "unknown field 'profil'" in bad.stderr
+
+
+def test_a_point_without_memory_ends_alone_and_says_where(
+    torchrun: Torchrun, plan: Callable[..., Path], tmp_path: Path
+) -> None:
+    pair = tiny_point(train_steps=0)
+    alone = tiny_point(world_size=1, arms=("ddp",), train_steps=0)
+    script = str(Path(__file__).parent / "no_memory.py")
+    done = torchrun(script, "concurrent", str(plan(pair, alone, rounds=1)))
+    assert done.returncode == 0, done.stderr[-3000:]
+    record = read(tmp_path, pair)
+    assert record.status == "oom"
+    assert record.error is not None
+    assert (record.error.rank, record.error.arm) == (1, "concurrent")
+    assert record.arms["concurrent"].status == "oom"
+    assert record.arms["ddp"].status == "ok"
+    assert "9 TiB" in record.error.reason
+    assert read(tmp_path, alone).status == "ok"
+
+
+def test_a_deadline_in_mid_run_leaves_complete_rounds(
+    torchrun: Torchrun, plan: Callable[..., Path], tmp_path: Path
+) -> None:
+    point = tiny_point(train_steps=0, phase_steps=0)
+    done = torchrun(*WORKER, str(plan(point, rounds=100_000, deadline_unix_s=time.time() + 10)))
+    assert done.returncode == 0, done.stderr[-3000:]
+    record = read(tmp_path, point)  # which refuses arms with different rounds
+    assert record.status == "partial"
+    assert 0 < record.rounds_of_launch(0) < 100_000
+    assert events(tmp_path)[-1]["event"] != "finished"
