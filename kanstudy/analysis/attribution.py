@@ -24,16 +24,12 @@ from kanstudy.analysis.blocks import CHAIN
 from kanstudy.analysis.intervals import MISSING, Estimate
 from kanstudy.analysis.paired import PairedArms
 from kanstudy.analysis.results import fault_text
-from kanstudy.analysis.series import series_labels
+from kanstudy.analysis.series import WORK_KEYS, series_labels
 from kanstudy.record import Record
 
 _NAMES = ("batch", "heterogeneity", "contention", "ddp", "synchronisation", "data_movement")
 FACTORS = dict(zip(_NAMES, itertools.pairwise(CHAIN), strict=True))
 """Each factor and the two links of the chain whose ratio it is."""
-
-_SAME_WORK: tuple[str, ...] = ("source", "world_size", "local_batch_size", "placement", "device_name", "backend")
-_SAME_WORK += ("dataset", "n_samples", "model", "grid_size", "spline_order", "operator", "optimizer", "dtype", "tf32")
-_SAME_WORK += ("threads_per_rank", "bucket_cap_mb", "comm_hook", "sync_buffers")
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,6 @@ class Efficiency:
     n_rounds: int
     n_disturbed: int
     trusted: bool
-    no_baseline: bool
     reason: str
 
     def log_share(self, factor: str) -> Estimate:
@@ -74,9 +69,8 @@ def efficiency(record: Record) -> Efficiency:
     complete = all(arms.has(*pair) for pair in links.values())
     factors = {name: arms.ratio(*pair, scale=scale if name == "batch" else 1.0) for name, pair in links.items()}
     value = arms.ratio(base, "ddp", scale)
-    no_baseline = arms.n > 0 and not arms.has(base, "ddp")
     notes = [quality(record, arms)]
-    if no_baseline:
+    if arms.n and not arms.has(base, "ddp"):
         notes.append(f"no baseline: the arm {base.removesuffix('_mean')} was not measured")
     elif arms.n and np.isnan(value.value):
         notes.append("a step time is missing")
@@ -90,7 +84,6 @@ def efficiency(record: Record) -> Efficiency:
         n_rounds=arms.n,
         n_disturbed=arms.blocks.dropped,
         trusted=arms.blocks.trusted,
-        no_baseline=no_baseline,
         reason=joined(*notes),
     )
 
@@ -196,5 +189,6 @@ def _links(record: Record) -> dict[str, tuple[str, str]]:
 
 
 def _same_work(record: Record) -> tuple:
-    """What strong and weak scaling must share for the identity: everything but the name and the global batch."""
-    return (tuple(record.layer_widths), *(getattr(record, name) for name in _SAME_WORK))
+    """What strong and weak scaling must share for the identity: the work on as many ranks with the same local batch."""
+    values = (getattr(record, name) for name in (*WORK_KEYS, "world_size", "local_batch_size"))
+    return tuple(tuple(value) if isinstance(value, list) else value for value in values)

@@ -9,72 +9,52 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis import intervals, metrics
+from kanstudy.analysis import intervals, metrics, rows
 from kanstudy.analysis.attribution import baseline, columns, efficiency, joined, quality
 from kanstudy.analysis.intervals import MISSING, Estimate
 from kanstudy.analysis.paired import PairedArms
-from kanstudy.analysis.results import launches, points
-from kanstudy.record import Record
+from kanstudy.analysis.results import fault_text, surroundings
+from kanstudy.record import Arm, Record
 
-_FROM_RECORD = (
-    "point_id",
-    "experiment",
-    "source",
-    "profile",
-    "status",
-    "conditions",
-    "device_name",
-    "series",
-    "dataset",
-    "model",
-    "layer_widths",
-    "grid_size",
-    "placement",
-    "oversubscribed",
-    "world_size",
-    "global_batch_size",
-    "local_batch_size",
-)
+_PHASES = ("data_wait", "forward", "backward", "optimizer")
 
 
-def strong(records: Sequence[Record], relative_to_smallest: bool = False) -> pd.DataFrame:
+def strong(records: Sequence[Record]) -> pd.DataFrame:
     """Strong scaling: step_time_s, serial_time_s, speedup, efficiency, efficiency_ddp1 (baseline DDP at p = 1),
     efficiency_mean (of mean times), efficiency_all (disturbed rounds kept), karp_flatt, overhead, holdout_loss.
 
     The baseline is the plain module on one rank, measured in the same rounds; `baseline` names it. Without it,
-    speed-up and efficiency are blank and say why; with `relative_to_smallest` they are then relative to DDP at the
-    smallest world size of the series, E = S p0/p from medians, and the baseline says so.
+    speed-up and efficiency are blank and say why.
     """
-    return _scaling(records, relative_to_smallest)
+    return _scaling(records, serial_fraction=True)
 
 
-def weak(records: Sequence[Record], relative_to_smallest: bool = False) -> pd.DataFrame:
+def weak(records: Sequence[Record]) -> pd.DataFrame:
     """Weak scaling: as `strong`, the baseline being the plain module with the local batch; speedup is E p, how many
-    times more rows a second; throughput and throughput_per_rank in rows/s."""
-    return _scaling(records, relative_to_smallest)
+    times more rows a second, of which no serial fraction follows; throughput and throughput_per_rank in rows/s."""
+    return _scaling(records, serial_fraction=False)
 
 
 def overhead(records: Sequence[Record]) -> pd.DataFrame:
     """Communication: step_time_s, overhead (1 - T_noop/T_ddp), exposed_ms, and total_comm_s, the blocking all-reduces
-    of the same buckets: another quantity, never to be added."""
-    rows = []
-    for record, head in _heads(records):
+    of the same buckets on as many ranks: another quantity, never to be added."""
+    lines = []
+    for record, head in rows.heads(records):
         arms = PairedArms(record)
         share = _overhead(arms)
-        total, why = _blocking_allreduce(record)
-        row = head | {"bucket_cap_mb": record.bucket_cap_mb, "comm_hook": record.comm_hook}
-        row |= {"sync_buffers": record.sync_buffers, "buckets": len(_buckets(record)) or np.nan}
+        total, why = _blocking_allreduce(record, records)
+        row = head | {"buckets": len(_buckets(record)) or np.nan}
         row |= columns("step_time_s", arms.time("ddp")) | columns("overhead", share)
         row |= columns("exposed_ms", _exposed(arms)) | columns("total_comm_s", total)
         note = "overhead below 0" if share.value < 0 else ""
-        rows.append(row | _tail(record, arms, joined(quality(record, arms), note, why)))
-    return _frame(rows, ("bucket_cap_mb", "comm_hook", "sync_buffers", "buckets"), _COMMUNICATION)
+        lines.append(row | rows.tail(record, arms, joined(quality(record, arms), note, why)))
+    return rows.frame(lines, ("buckets",), _COMMUNICATION)
 
 
 def allreduce(records: Sequence[Record]) -> pd.DataFrame:
     """The blocking all-reduce: one row a message size, time_s (of the slowest rank), algbw and busbw in B/s, n."""
-    rows = []
-    for record, head in _heads(records):
+    lines = []
+    for record, head in rows.heads(records):
         for item in record.allreduce:
             size, p = item.message_bytes, record.world_size
             time = intervals.median(np.array(item.times_s, dtype=float), intervals.seed_of(record.point_id))
@@ -82,16 +62,18 @@ def allreduce(records: Sequence[Record]) -> pd.DataFrame:
             algbw = time.mapped(partial(metrics.algorithm_bandwidth, size))
             busbw = time.mapped(partial(metrics.bus_bandwidth, size, world_size=p))
             row |= columns("algbw_bytes_per_s", algbw) | columns("busbw_bytes_per_s", busbw)
-            rows.append(row | {"n": time.n, "reason": "one rank: nothing moves" if p == 1 else ""})
-    frame = _frame(rows, ("message_bytes",), ("time_s", "algbw_bytes_per_s", "busbw_bytes_per_s"), tail=("n", "reason"))
+            lines.append(row | {"n": time.n, "reason": "one rank: nothing moves" if p == 1 else ""})
+    frame = rows.frame(
+        lines, ("message_bytes",), ("time_s", "algbw_bytes_per_s", "busbw_bytes_per_s"), tail=("n", "reason")
+    )
     return frame.sort_values(["world_size", "point_id", "message_bytes"], ignore_index=True)
 
 
 def model_size(records: Sequence[Record]) -> pd.DataFrame:
     """Model sizes: n_params, gradient_bytes, serial_time_s, step_time_s, throughput, efficiency, overhead,
     peak_memory_bytes (the fullest rank's, under DDP), params_per_byte."""
-    rows = []
-    for record, head in _heads(records):
+    lines = []
+    for record, head in rows.heads(records):
         arms, found = PairedArms(record), efficiency(record)
         memory = record.arms["ddp"].peak_memory_bytes if "ddp" in record.arms else None
         peak = max(memory) if memory else np.nan
@@ -100,9 +82,33 @@ def model_size(records: Sequence[Record]) -> pd.DataFrame:
         row |= columns("serial_time_s", arms.time("serial_global")) | columns("step_time_s", arms.time("ddp"))
         row |= columns("throughput", _throughput(arms, record.global_batch_size))
         row |= columns("efficiency", found.value) | columns("overhead", _overhead(arms))
-        rows.append(row | _tail(record, arms, found.reason))
+        lines.append(row | rows.tail(record, arms, found.reason))
     plain = ("n_params", "gradient_bytes", "peak_memory_bytes", "params_per_byte")
-    return _frame(rows, plain, ("serial_time_s", "step_time_s", "throughput", "efficiency", "overhead"))
+    return rows.frame(lines, plain, ("serial_time_s", "step_time_s", "throughput", "efficiency", "overhead"))
+
+
+def phases(records: Sequence[Record]) -> pd.DataFrame:
+    """The instrumented steps, a row an arm of a point: data_wait_ms (the batch from disk to device), forward_ms,
+    backward_ms (DDP's communication in it), optimizer_ms, last_bucket_ms (from the start of backward until the last
+    gradient bucket is complete), each the median over steps of the slowest rank; out_of_grid_share, the largest share
+    of any KAN layer's inputs outside its grid, of the hold-out rows after training.
+
+    They end in a wait for the device each, so that they add up to more than a timed step. A point without them is one
+    row of arm "none" and says why.
+    """
+    lines = []
+    for record, head in rows.heads(records):
+        head["out_of_grid_share"] = max(record.out_of_grid_share or [np.nan])
+        arms = {name: arm for name, arm in record.arms.items() if arm.forward_s}
+        for name, arm in arms.items():
+            times = {f"{phase}_ms": _slowest_ms(getattr(arm, f"{phase}_s")) for phase in _PHASES}
+            times["last_bucket_ms"] = _last_bucket_ms(arm)
+            lines.append(head | {"arm": name} | times | {"reason": fault_text(record)})
+        if not arms:
+            reason = fault_text(record) or "no steps were instrumented"
+            lines.append(head | {"arm": "none", "reason": reason})
+    names = [f"{phase}_ms" for phase in _PHASES]
+    return rows.frame(lines, ("arm", *names, "last_bucket_ms", "out_of_grid_share"), (), tail=("reason",))
 
 
 def per_round(records: Sequence[Record]) -> pd.DataFrame:
@@ -133,35 +139,35 @@ def per_round(records: Sequence[Record]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*names, "disturbed"])
 
 
-def _scaling(records: Sequence[Record], relative_to_smallest: bool) -> pd.DataFrame:
-    heads = _heads(records)
-    arms = {record.point_id: PairedArms(record) for record, _ in heads}
-    found = {record.point_id: efficiency(record) for record, _ in heads}
-    rows = []
-    for record, head in heads:
-        own, times, p = found[record.point_id], arms[record.point_id], record.world_size
-        curve = (head["experiment"], head["series"])  # a label is unique within its experiment only
-        series = [other for other, its in heads if (its["experiment"], its["series"]) == curve]
-        value, base_name, note = own.value, _baseline_name(record), ""
-        no_base = [other for other in series if found[other.point_id].no_baseline]
-        if relative_to_smallest and no_base:
-            value, base_name = _relative(record, series, arms)
-        one_rank = next((found[other.point_id].value for other in series if other.world_size == 1), None)
-        if p > 1 and one_rank is None and times.n:
-            note = "no point of one rank: no efficiency with the baseline DDP"
-        speedup = value.mapped(partial(np.multiply, p))
-        row = head | {"baseline": base_name}
-        row |= columns("step_time_s", times.time("ddp")) | columns("serial_time_s", _serial_time(record, times))
-        row |= columns("speedup", speedup) | columns("efficiency", value)
-        row |= columns("efficiency_ddp1", _with_ddp_baseline(p, own.value, one_rank))
+def _scaling(records: Sequence[Record], serial_fraction: bool) -> pd.DataFrame:
+    found = {record.point_id: efficiency(record) for record in records}
+    series = rows.heads(records)
+    one_rank = {  # a label is unique within its experiment only
+        (head["experiment"], head["series"]): found[record.point_id].value
+        for record, head in series
+        if record.world_size == 1
+    }
+    lines = []
+    for record, head in series:
+        own, arms, p = found[record.point_id], PairedArms(record), record.world_size
+        alone = one_rank.get((head["experiment"], head["series"]))
+        note = "no point of one rank: no efficiency with the baseline DDP" if alone is None and arms.n else ""
+        speedup = own.value.mapped(partial(np.multiply, p))
+        row = head | {"baseline": _baseline_name(record)}
+        row |= columns("step_time_s", arms.time("ddp")) | columns("serial_time_s", _serial_time(record, arms))
+        row |= columns("speedup", speedup) | columns("efficiency", own.value)
+        row |= columns("efficiency_ddp1", _with_ddp_baseline(p, own.value, alone))
         row |= columns("efficiency_mean", own.of_means) | columns("efficiency_all", own.all_rounds)
-        row |= columns("karp_flatt", MISSING if p == 1 else speedup.mapped(partial(metrics.karp_flatt, world_size=p)))
-        row |= columns("overhead", _overhead(times))
-        row |= columns("throughput", _throughput(times, record.global_batch_size))
-        row |= columns("throughput_per_rank", _throughput(times, record.local_batch_size))
+        if serial_fraction:
+            fraction = MISSING if p == 1 else speedup.mapped(partial(metrics.karp_flatt, world_size=p))
+            row |= columns("karp_flatt", fraction)
+        row |= columns("overhead", _overhead(arms))
+        row |= columns("throughput", _throughput(arms, record.global_batch_size))
+        row |= columns("throughput_per_rank", _throughput(arms, record.local_batch_size))
         row |= {"loss_last": record.loss_last, "holdout_loss": record.holdout_loss}
-        rows.append(row | _tail(record, times, joined(own.reason, note)))
-    return _frame(rows, ("baseline",), _SCALING, middle=("loss_last", "holdout_loss"))
+        lines.append(row | rows.tail(record, arms, joined(own.reason, note)))
+    estimated = _SCALING if serial_fraction else tuple(name for name in _SCALING if name != "karp_flatt")
+    return rows.frame(lines, ("baseline",), estimated, middle=("loss_last", "holdout_loss"))
 
 
 _SCALING = (
@@ -178,35 +184,6 @@ _SCALING = (
     "throughput_per_rank",
 )
 _COMMUNICATION = ("step_time_s", "overhead", "exposed_ms", "total_comm_s")
-_QUALITY = ("n_rounds", "n_disturbed", "launches", "trusted", "method", "reason")
-
-
-def _heads(records: Sequence[Record]) -> list[tuple[Record, dict]]:
-    frame = points(records)
-    return list(zip(records, frame[list(_FROM_RECORD)].to_dict("records"), strict=True))
-
-
-def _tail(record: Record, arms: PairedArms, reason: str) -> dict:
-    return {
-        "n_rounds": arms.n,
-        "n_disturbed": arms.blocks.dropped,
-        "launches": launches(record),
-        "trusted": arms.blocks.trusted,
-        "method": arms.time("ddp").method,
-        "reason": reason,
-    }
-
-
-def _frame(
-    rows: list[dict],
-    plain: Sequence[str],
-    estimated: Sequence[str],
-    middle: Sequence[str] = (),
-    tail: Sequence[str] = _QUALITY,
-) -> pd.DataFrame:
-    """Rows with all their columns, in a fixed order, though there be none."""
-    values = [f"{name}{end}" for name in estimated for end in ("", "_low", "_high")]
-    return pd.DataFrame(rows, columns=[*_FROM_RECORD, *plain, *values, *middle, *tail])
 
 
 def _baseline_name(record: Record) -> str:
@@ -222,21 +199,6 @@ def _with_ddp_baseline(p: int, plain: Estimate, one_rank: Estimate | None) -> Es
     if p == 1:
         return intervals.no_interval(1.0 if np.isfinite(plain.value) else np.nan, plain.n)
     return MISSING if one_rank is None else plain.times(one_rank.mapped(lambda e: 1 / e))
-
-
-def _relative(record: Record, series: Sequence[Record], arms: dict[str, PairedArms]) -> tuple[Estimate, str]:
-    """E relative to DDP at the smallest measured world size p0 of the series, from medians: S p0/p, or weak T0/T."""
-    measured = [other for other in series if arms[other.point_id].has("ddp")]
-    if not measured:
-        return MISSING, ""
-    smallest = min(measured, key=lambda other: other.world_size)
-    p0, name = smallest.world_size, f"DDP at p = {smallest.world_size}, the smallest measured"
-    if record is smallest:
-        return intervals.no_interval(1.0, arms[record.point_id].n), name
-    ratio = arms[smallest.point_id].time("ddp").times(arms[record.point_id].time("ddp").mapped(lambda t: 1 / t))
-    if record.scaling == "weak":
-        return ratio, name
-    return ratio.mapped(lambda r: metrics.strong_efficiency(r, 1.0, record.world_size, p0)), name
 
 
 def _overhead(arms: PairedArms) -> Estimate:
@@ -258,14 +220,41 @@ def _buckets(record: Record) -> list[int]:
     return next((arm.bucket_bytes for arm in record.arms.values() if arm.bucket_bytes), [])
 
 
-def _blocking_allreduce(record: Record) -> tuple[Estimate, str]:
-    """The time of blocking all-reduces of the point's buckets, s, from the message sizes that the record has; between
-    two of them linear in the bytes. Blank, with the reason, where a bucket lies outside."""
-    medians = {item.message_bytes: float(np.median(item.times_s)) for item in record.allreduce if item.times_s}
-    sizes, buckets = sorted(medians), _buckets(record)
-    if not sizes or not buckets:
-        return MISSING, ""
+def _blocking_allreduce(record: Record, records: Sequence[Record]) -> tuple[Estimate, str]:
+    """The time of blocking all-reduces of the point's buckets, s, between two measured message sizes linear in the
+    bytes; blank with the reason where a bucket lies outside.
+
+    A plan measures the messages at one point of each world size: they are those of the first record that has them, on
+    as many ranks of the same machine under the same conditions.
+    """
+    buckets = _buckets(record)
+    if not buckets:
+        return MISSING, "" if fault_text(record) else "the buckets were not watched"
+    here = _machine(record)
+    messages = next(
+        (other.allreduce for other in [record, *records] if other.allreduce and _machine(other) == here), []
+    )
+    medians = {item.message_bytes: float(np.median(item.times_s)) for item in messages if item.times_s}
+    sizes = sorted(medians)
+    if not sizes:
+        return MISSING, "no blocking all-reduce was measured on these ranks under these conditions"
     if not (sizes[0] <= min(buckets) and max(buckets) <= sizes[-1]):
         return MISSING, "no blocking all-reduce of this bucket's size"
     times = np.interp(buckets, sizes, [medians[size] for size in sizes])
-    return intervals.no_interval(float(times.sum()), min(len(item.times_s) for item in record.allreduce)), ""
+    return intervals.no_interval(float(times.sum()), min(len(item.times_s) for item in messages)), ""
+
+
+def _machine(record: Record) -> tuple:
+    """What the time of a blocking all-reduce depends on, besides the message."""
+    names = ("source", "world_size", "placement", "device_type", "device_name", "backend", "threads_per_rank")
+    return (surroundings(record), *(getattr(record, name) for name in names))
+
+
+def _slowest_ms(times_s: Sequence[Sequence[float]] | None) -> float:
+    """Median over steps of the slowest rank's time, ms; input is [rank][step]."""
+    return float(1e3 * np.median(np.max(times_s, axis=0))) if times_s else np.nan
+
+
+def _last_bucket_ms(arm: Arm) -> float:
+    """When, from the start of backward, the last bucket of the slowest rank was complete; median over steps, ms."""
+    return _slowest_ms([[max(buckets) for buckets in steps] for steps in arm.bucket_ready_s or []])

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis.published import value_text
+from kanstudy.analysis.series import WORK_KEYS
 
 THRESHOLDS = (0.7, 0.5)
 """Parallel efficiencies that a compute proposal is usually asked to keep."""
-SAME_WORK = ["source", "profile", "device_name", "model", "dataset", "layer_widths", "grid_size"]
-SAME_WORK += ["placement", "global_batch_size", "world_size"]
-"""Columns that rows must share to be compared with each other."""
+SAME_WORK = ("profile", *WORK_KEYS, "global_batch_size", "world_size")
+"""Columns that rows must share to be compared with each other, but for the one that is compared."""
 COLUMNS = ["topic", "told", "sentence", "source", "point_ids"]
 
 
@@ -120,14 +120,14 @@ def _local_batch(factors: pd.DataFrame) -> Iterator[dict]:
 
 def _bucket_cap(overhead: pd.DataFrame) -> Iterator[dict]:
     plain = overhead[~overhead["sync_buffers"].astype(bool)] if len(overhead) else overhead
-    for _, rows in _by(plain, SAME_WORK):
+    for _, rows in _by(plain, _but("bucket_cap_mb")):
         if rows["bucket_cap_mb"].nunique() > 1:
             settings = [f"bucket cap {cap:g} MiB" for cap in rows["bucket_cap_mb"]]
             yield from _fastest("bucket cap", _work(rows), rows, settings)
 
 
 def _buffers(overhead: pd.DataFrame) -> Iterator[dict]:
-    for _, rows in _by(overhead, [*SAME_WORK, "bucket_cap_mb"]):
+    for _, rows in _by(overhead, _but("sync_buffers")):
         if rows["sync_buffers"].nunique() > 1:
             settings = [f"buffers {'' if sync else 'not '}synchronised" for sync in rows["sync_buffers"]]
             head = f"{_work(rows)}, bucket cap {rows['bucket_cap_mb'].iloc[0]:g} MiB"
@@ -159,7 +159,7 @@ def _fastest(topic: str, head: str, rows: pd.DataFrame, settings: list[str]) -> 
 def _grid_size(sizes: pd.DataFrame) -> Iterator[dict]:
     """Parameters per byte over grid sizes; memory is counted, not timed, so it has no interval."""
     rows = sizes[sizes["model"] == "kan"].dropna(subset="params_per_byte") if len(sizes) else sizes
-    for _, group in _by(rows, [name for name in SAME_WORK if name != "grid_size"]):
+    for _, group in _by(rows, _but("grid_size")):
         group = group.sort_values("grid_size")
         widths = group["layer_widths"].iloc[0]
         if group["grid_size"].nunique() < 2:
@@ -171,6 +171,10 @@ def _grid_size(sizes: pd.DataFrame) -> Iterator[dict]:
             f"({last['params_per_byte'] / first['params_per_byte']:.2f} times; counted, so without interval)"
         )
         yield _sentence("grid size", True, text, group)
+
+
+def _but(compared: str) -> list[str]:
+    return [name for name in SAME_WORK if name != compared]
 
 
 def _by(frame: pd.DataFrame, keys: list[str]) -> Iterable[tuple[tuple, pd.DataFrame]]:

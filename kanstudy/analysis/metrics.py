@@ -58,16 +58,6 @@ def speed_up(t_base_s: Values, t_s: Values) -> Values:
     return t_base_s / t_s
 
 
-def strong_efficiency(t_base_s: Values, t_s: Values, world_size: int, base_world_size: int = 1) -> Values:
-    """E = S p0 / p of strong scaling; p0 is the baseline's world size."""
-    return speed_up(t_base_s, t_s) * base_world_size / world_size
-
-
-def weak_efficiency(t_base_s: Values, t_s: Values) -> Values:
-    """E = T(1) / T(p) of weak scaling."""
-    return t_base_s / t_s
-
-
 def karp_flatt(speed_up: Values, world_size: int) -> Values:
     """The experimentally determined serial fraction, (1/S - 1/p) / (1 - 1/p) (Karp & Flatt 1990), for p > 1."""
     if world_size < 2:

@@ -40,6 +40,15 @@ SERIES_KEYS = (
 )
 """What the points of one curve share; only the world size differs. `series_batch` is the batch that stays."""
 
+WORK_KEYS = tuple(
+    name
+    for name in SERIES_KEYS
+    if name not in ("experiment", "scaling", "series_batch", "learning_rate", "seed")
+    and name not in ("block_s", "warmup_steps", "warmup_s")
+)
+"""What points of the same work share, whichever experiment asked for them and however long each was measured; not the
+ranks and the batch."""
+
 _LABEL_HEADS = {
     "source": "source",
     "device_name": "on",
@@ -47,13 +56,14 @@ _LABEL_HEADS = {
     "grid_size": "grid",
     "series_batch": "batch",
     "bucket_cap_mb": "bucket cap",
+    "global_batch_size": "batch",
 }
 """Headings of the fields that labels show first; the others follow under their own names."""
 
 
 def series_labels(records: Sequence[Record]) -> list[str]:
     """A name for each record's series within its experiment: model, data set, and what else tells series apart."""
-    keys = pd.DataFrame(series_keys(records), columns=list(SERIES_KEYS)).map(plain)
+    keys = pd.DataFrame(series_keys(records), columns=list(SERIES_KEYS))
     labels = pd.Series(index=keys.index, dtype=object)
     for _, group in keys.groupby("experiment"):
         labels[group.index] = _labels_of(group)
@@ -61,11 +71,18 @@ def series_labels(records: Sequence[Record]) -> list[str]:
 
 
 def _labels_of(keys: pd.DataFrame) -> pd.Series:
-    """Labels of series of one experiment: fields are added only while they tell apart what is not yet told apart."""
-    labels = keys["model"].str.upper() + " " + keys["dataset"]
-    for name in [*_LABEL_HEADS, *(name for name in SERIES_KEYS if name not in _LABEL_HEADS)]:
-        if labels.nunique() == len(keys.drop_duplicates()):
-            break
+    """Labels of series of one experiment."""
+    return told_apart(keys["model"].str.upper() + " " + keys["dataset"], keys)
+
+
+def told_apart(labels: pd.Series, frame: pd.DataFrame) -> pd.Series:
+    """Labels with as many of the frame's columns behind them as it takes to tell its different rows apart."""
+    keys = frame.map(plain)
+    different = len(keys.drop_duplicates())
+    names = [str(name) for name in keys]
+    for name in sorted(names, key=lambda name: list(_LABEL_HEADS).index(name) if name in _LABEL_HEADS else len(names)):
+        if labels.nunique() == different:
+            continue
         longer = labels + f", {_LABEL_HEADS.get(name, name.replace('_', ' '))} " + keys[name]
         if longer.nunique() > labels.nunique():
             labels = longer

@@ -60,6 +60,7 @@ WEAK = {
     "throughput": Column("samples/s", 1, 0),
     "throughput_per_rank": Column("samples/s a rank", 1, 0),
     "overhead": _RATIO["overhead"],
+    "holdout_loss": Column("hold-out MSE", digits=4),
     **_QUALITY,
     "point_id": TEXT["point_id"],
 }
@@ -93,6 +94,19 @@ ALLREDUCE = {
     "algbw_bytes_per_s": Column("algbw (GB/s)", 1e-9, 3),
     "busbw_bytes_per_s": Column("busbw (GB/s)", 1e-9, 3),
     "n": Column("repeats"),
+    "point_id": TEXT["point_id"],
+}
+PHASES = {
+    "series": TEXT["series"],
+    "world_size": _RATIO["world_size"],
+    "arm": Column("arm"),
+    "data_wait_ms": Column("data (ms)", digits=3),
+    "forward_ms": Column("forward (ms)", digits=3),
+    "backward_ms": Column("backward (ms)", digits=3),
+    "last_bucket_ms": Column("last bucket ready (ms)", digits=3),
+    "optimizer_ms": Column("optimizer (ms)", digits=3),
+    "out_of_grid_share": Column("outside the grid (%)", 100, 2),
+    "reason": Column("note"),
     "point_id": TEXT["point_id"],
 }
 MODEL_SIZE = {

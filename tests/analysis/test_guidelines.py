@@ -116,5 +116,6 @@ def test_settings_are_compared_on_the_same_machine_and_source_only() -> None:
     here = make_record(bucket_cap_mb=1.0, t1=0.08, rounds=24, **PAIR)
     elsewhere = make_record(bucket_cap_mb=25.0, t1=0.05, rounds=24, device_name="another CPU", **PAIR)
     simulated = make_record(bucket_cap_mb=9.0, t1=0.02, rounds=24, source="simulated", **PAIR)
-    frame = advise(comm=[here, elsewhere, simulated])
+    other_work = make_record(bucket_cap_mb=4.0, t1=0.01, rounds=24, optimizer="sgd", **PAIR)
+    frame = advise(comm=[here, elsewhere, simulated, other_work])
     assert frame[frame["topic"] == "bucket cap"].empty

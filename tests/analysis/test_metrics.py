@@ -12,9 +12,6 @@ TIMES = st.floats(1e-6, 1e3)
 
 def test_closed_forms() -> None:
     assert metrics.speed_up(10.0, 2.5) == 4
-    assert metrics.strong_efficiency(10.0, 2.5, 8) == 0.5
-    assert metrics.strong_efficiency(10.0, 2.5, 8, base_world_size=2) == 1
-    assert metrics.weak_efficiency(1.0, 1.25) == 0.8
     assert metrics.communication_overhead(0.9, 1.0) == pytest.approx(0.1)
     assert metrics.throughput(2048, 0.5) == 4096
     assert metrics.parameters_per_byte(100, 400) == 0.25
@@ -25,7 +22,6 @@ def test_closed_forms() -> None:
 
 def test_nothing_is_clipped() -> None:
     assert metrics.communication_overhead(1.1, 1.0) == pytest.approx(-0.1)
-    assert metrics.strong_efficiency(10.0, 1.0, 8) == 1.25
     assert metrics.karp_flatt(10.0, 8) < 0
 
 
