@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.series import WORK_KEYS
+
 REFERENCE = "arXiv 2609.07740v1, abstract"
 UNSTATED = "model and batch sizes are not stated there"
 
@@ -37,6 +39,8 @@ WEAK = Published("weak scaling", "an initial single-to-multi-GPU throughput drop
 OVERHEAD = Published("communication overhead", "non-monotonic, 1.3 % to 6.1 %", 0.013, 0.061)
 MEMORY = Published("parameter-to-memory ratio", "improves with model size")
 TIME = Published("training time over model size", "scales unfavourably")
+_ALL_BUT_SIZE = [name for name in WORK_KEYS if name not in ("layer_widths", "grid_size")]
+_ALL_BUT_SIZE += ["global_batch_size", "world_size"]
 COLUMNS = ["quantity", "published", "where", "ours", "series", "source", "comparable", "why", "point_ids"]
 
 
@@ -102,15 +106,17 @@ def _overhead(overhead: pd.DataFrame) -> Iterator[dict]:
 def _sizes(sizes: pd.DataFrame) -> Iterator[dict]:
     for theirs, name in ((MEMORY, "params_per_byte"), (TIME, "step_time_s")):
         measured = sizes.dropna(subset=[name, "n_params"]) if len(sizes) else sizes
-        if measured["n_params"].nunique() < 2 if len(measured) else True:
+        groups = (
+            [rows for _, rows in measured.groupby(_ALL_BUT_SIZE, sort=False, dropna=False)] if len(measured) else []
+        )
+        sweeps = [rows.sort_values("n_params") for rows in groups if rows["n_params"].nunique() > 1]
+        if not sweeps:
             yield _absent(theirs)
-            continue
-        for model, rows in measured.groupby("model"):
-            rows = rows.sort_values("n_params")
+        for rows in sweeps:
             first, last = rows.iloc[0], rows.iloc[-1]
             grown = f"{last['n_params'] / first['n_params']:.1f} times the parameters"
             change = f"{last[name] / first[name]:.2f} times"
-            ours = f"{str(model).upper()}: {grown}, {change} the " + (
+            ours = f"{last['model'].upper()} {last['dataset']}: {grown}, {change} the " + (
                 "parameters per byte" if theirs is MEMORY else "time of a step"
             )
             yield _row(theirs, last, name, ours, [first["point_id"], last["point_id"]], "a direction, not a number")

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.series import WORK_KEYS
+
+WORK = dict.fromkeys(WORK_KEYS, "x") | {
+    "model": "kan",
+    "dataset": "synthetic:32:1",
+    "grid_size": 5,
+    "bucket_cap_mb": 25.0,
+    "sync_buffers": False,
+    "comm_hook": "none",
+    "global_batch_size": 512,
+}
 FACTORS = ("batch", "heterogeneity", "contention", "ddp", "synchronisation", "data_movement")
 
 
@@ -28,14 +41,18 @@ def curve(sizes: tuple[int, ...], n_series: int = 1, intervals: bool = True) -> 
 
 
 def rounds(estimates: pd.DataFrame, n: int = 12) -> pd.DataFrame:
-    """`n` rounds a point, around its estimates."""
+    """`n` rounds a point, around its estimates, the last of them disturbed."""
     rng = np.random.default_rng(0)
     parts = []
     for _, row in estimates.iterrows():
         part = {"point_id": row["point_id"], "world_size": row["world_size"], "series": row["series"]}
+        part["disturbed"] = np.arange(n) == n - 1
         for name in ("efficiency", "speedup", "throughput", "overhead"):
             if name in row:
                 part[name] = row[name] * np.exp(0.03 * rng.standard_normal(n))
+        part["efficiency"] = (
+            part["efficiency"] * np.where(part["disturbed"], 0.8, 1) if "efficiency" in part else np.nan
+        )
         parts.append(pd.DataFrame(part))
     return pd.concat(parts, ignore_index=True)
 
@@ -51,19 +68,20 @@ def chain(values: tuple[float, ...], world_size: int = 2, series: str = "KAN 32-
     return frame.assign(value_low=frame["value"] - 0.02, value_high=frame["value"] + 0.02)
 
 
-def settings(sizes: tuple[int, ...] = (2,)) -> pd.DataFrame:
+def settings(sizes: tuple[int, ...] = (2,), models: tuple[str, ...] = ("kan",)) -> pd.DataFrame:
     """Communication overheads of four settings of DDP."""
     rows = []
-    for size in sizes:
+    for size, model in itertools.product(sizes, models):
         for cap, sync, value in ((0.1, False, 0.12), (1.0, False, 0.05), (25.0, False, -0.01), (25.0, True, 0.09)):
             rows.append(
-                {
+                WORK
+                | {
+                    "model": model,
                     "world_size": size,
-                    "point_id": f"w{size}c{cap}{sync}",
+                    "point_id": f"{model}w{size}c{cap}{sync}",
                     "series": "KAN",
                     "bucket_cap_mb": cap,
                     "sync_buffers": sync,
-                    "comm_hook": "none",
                     "overhead": value,
                     "overhead_low": value - 0.02,
                     "overhead_high": value + 0.02,
@@ -72,12 +90,12 @@ def settings(sizes: tuple[int, ...] = (2,)) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def messages(sizes: tuple[int, ...] = (2,)) -> pd.DataFrame:
-    """All-reduce times of latency 50 us and 4 GB/s."""
+def messages(sizes: tuple[int, ...] = (2,), series: tuple[str, ...] = ("KAN",)) -> pd.DataFrame:
+    """All-reduce times of latency 50 us and 4 GB/s; half as fast in each further series."""
     rows = []
-    for size in sizes:
+    for size, name in itertools.product(sizes, series):
         for exponent in (10, 14, 18, 20, 22, 24):
-            time = 50e-6 * size + 2**exponent / 4e9
+            time = (50e-6 * size + 2**exponent / 4e9) * 2 ** series.index(name)
             algbw = 2**exponent / time
             busbw = algbw * 2 * (size - 1) / size
             rows.append(
@@ -88,20 +106,22 @@ def messages(sizes: tuple[int, ...] = (2,)) -> pd.DataFrame:
                     "algbw_bytes_per_s": algbw,
                     "busbw_bytes_per_s": busbw,
                     "n": 50,
-                    "point_id": "p",
+                    "series": name,
+                    "point_id": f"{name}w{size}",
                 }
             )
     return pd.DataFrame(rows)
 
 
-def models() -> pd.DataFrame:
+def models(datasets: tuple[str, ...] = ("synthetic:32:1",)) -> pd.DataFrame:
     """Two grid sizes at three widths."""
     rows = []
-    for grid_size in (5, 15):
+    for grid_size, dataset in itertools.product((5, 15), datasets):
         for params in (8e3, 6e4, 2e5):
             n_params = params * (grid_size + 4) / 9
             memory = 30 * n_params + 4e7
-            row = {"series": "KAN", "model": "kan", "grid_size": grid_size, "n_params": n_params, "point_id": "p"}
+            row = WORK | {"grid_size": grid_size, "n_params": n_params, "point_id": "p", "dataset": dataset}
+            row |= {"series": "KAN", "world_size": 1}
             row |= {"step_time_s": 2e-7 * n_params + 0.01, "peak_memory_bytes": memory}
             rows.append(
                 row | {"params_per_byte": n_params / memory, "step_time_s_low": np.nan, "step_time_s_high": np.nan}

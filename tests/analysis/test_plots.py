@@ -7,9 +7,10 @@ import frames
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kanstudy.analysis import plots
+from kanstudy.analysis import plots, plots_axes
 
 NOTHING = pd.DataFrame()
 
@@ -36,7 +37,9 @@ def test_the_markers_are_the_estimates_and_not_a_mean_in_log_space() -> None:
     estimates = frames.curve((1, 2)).assign(efficiency=[1.0, 0.5], speedup=[1.0, 1.0])
     per_round = frames.rounds(estimates).assign(efficiency=lambda frame: [1.0, 1.0, 100.0] * (len(frame) // 3))
     _, right = plots.strong_scaling(estimates, per_round).axes
-    markers = [line for line in right.lines if line.get_marker() == plots.MARKERS[0] and len(line.get_xdata()) == 1]
+    markers = [
+        line for line in right.lines if line.get_marker() == plots_axes.MARKERS[0] and len(line.get_xdata()) == 1
+    ]
     assert [float(line.get_ydata()[0]) for line in markers] == [1.0, 0.5]
 
 
@@ -44,7 +47,19 @@ def test_every_round_is_a_dot() -> None:
     estimates = frames.curve((1, 2))
     _, right = plots.strong_scaling(estimates, frames.rounds(estimates, n=9)).axes
     dots = [line for line in right.lines if line.get_marker() == "."]
-    assert sum(len(line.get_xdata()) for line in dots) == 18
+    assert sum(len(line.get_xdata()) for line in dots) == 16
+
+
+def test_a_disturbed_round_is_a_cross_and_no_dot() -> None:
+    estimates = frames.curve((1, 2))
+    per_round = frames.rounds(estimates, n=9)
+    for figure in (plots.strong_scaling(estimates, per_round), plots.weak_scaling(estimates, per_round)):
+        for axis in figure.axes:
+            crosses = [line for line in axis.lines if line.get_marker() == "x"]
+            assert sum(len(line.get_xdata()) for line in crosses) == 2
+    settings = frames.settings()
+    (axis,) = plots.overhead(settings, frames.rounds(settings)).axes
+    assert sum(len(line.get_xdata()) for line in axis.lines if line.get_marker() == "x") == 4
 
 
 def test_efficiency_above_one_is_shown() -> None:
@@ -83,7 +98,7 @@ def test_a_waterfall_a_series_and_world_size() -> None:
 
 def test_overhead_is_in_per_cent_and_may_be_negative() -> None:
     (axis,) = plots.overhead(frames.settings(), frames.rounds(frames.settings())).axes
-    heights = [float(line.get_ydata()[0]) for line in axis.lines if line.get_marker() == "o"]
+    heights = [float(line.get_ydata()[0]) for line in axis.lines if line.get_marker() == "o" and len(line.get_xdata())]
     assert heights == pytest.approx([12, 5, -1, 9])
     assert axis.get_ylim()[0] < 0
     assert "%" in axis.get_ylabel()
@@ -97,6 +112,51 @@ def test_messages_and_models_have_units() -> None:
     assert [tick.get_text() for tick in left.get_xticklabels()][:2] == ["1 KiB", "16 KiB"]
     titles = [axis.get_title() for axis in plots.model_size(frames.models()).axes]
     assert titles == ["step time (ms)", "peak memory a rank (MiB)", "parameters per MiB"]
+
+
+def legend_texts(figure: Figure) -> list[str]:
+    return [item.get_text() for legend in figure.legends for item in legend.get_texts()]
+
+
+def colours(axis: Axes) -> dict[str, object]:
+    return {str(line.get_label()): line.get_color() for line in axis.lines if not str(line.get_label()).startswith("_")}
+
+
+def test_all_reduces_of_two_points_of_the_same_ranks_are_two_lines() -> None:
+    figure = plots.allreduce(frames.messages((2, 4), ("KAN a", "KAN b")))
+    assert legend_texts(figure) == [f"{p} ranks, series {name}" for p in (2, 4) for name in ("KAN a", "KAN b")]
+    for line in figure.axes[0].lines:
+        assert (np.diff(line.get_xdata()) > 0).all(), "no line goes back"
+    assert legend_texts(plots.allreduce(frames.messages((2, 4)))) == ["2 ranks", "4 ranks"]
+
+
+def test_sizes_of_different_data_are_different_lines() -> None:
+    figure = plots.model_size(frames.models(("synthetic:32:1", "flights")))
+    assert legend_texts(figure) == [
+        f"KAN, grid {g}, dataset {d}" for g in (5, 15) for d in ("synthetic:32:1", "flights")
+    ]
+    assert legend_texts(plots.model_size(frames.models())) == ["KAN, grid 5", "KAN, grid 15"]
+
+
+def test_overheads_of_two_models_are_told_apart() -> None:
+    figure = plots.overhead(frames.settings((2, 4), ("kan", "mlp")), NOTHING)
+    assert legend_texts(figure) == ["KAN synthetic:32:1", "MLP synthetic:32:1"]
+    drawn = [line.get_color() for line in figure.axes[1].lines if len(line.get_xdata()) == 1]
+    assert (
+        drawn
+        == [colours(figure.axes[0])["KAN synthetic:32:1"]] * 4 + [colours(figure.axes[0])["MLP synthetic:32:1"]] * 4
+    )
+
+
+def test_a_series_has_one_colour_in_all_panels_of_the_overview() -> None:
+    strong = frames.curve((1, 2), n_series=2)
+    weak = frames.curve((1, 2), n_series=3).iloc[2:].reset_index(drop=True)
+    figure = plots.overview(strong, weak, NOTHING, NOTHING)
+    left, right = colours(figure.axes[0]), colours(figure.axes[1])
+    (shared,) = set(left) & set(right)
+    assert left[shared] == right[shared]
+    assert len(set((left | right).values())) == 3
+    assert sorted(legend_texts(figure)) == sorted(left | right)
 
 
 @pytest.mark.parametrize(
@@ -115,14 +175,15 @@ def test_messages_and_models_have_units() -> None:
 def test_what_is_not_measured_is_said(draw: Callable[[], Figure], tmp_path: Path) -> None:
     figure = draw()
     assert "measured" in texts(figure) or "two ranks" in texts(figure)
-    plots.save_figure(figure, tmp_path, "nothing")
+    plots.save_figure(figure, tmp_path, "nothing", "Nothing is measured.")
 
 
 def test_the_same_figure_gives_the_same_files(tmp_path: Path) -> None:
     estimates = frames.curve((1, 2))
     for folder in ("a", "b"):
         figure = plots.overview(estimates, estimates, frames.chain((0.9,) * 6), frames.rounds(estimates))
-        paths = plots.save_figure(figure, tmp_path / folder, "overview")
-        assert [path.name for path in paths] == ["overview.pdf", "overview.png"]
+        paths = plots.save_figure(figure, tmp_path / folder, "overview", "12 rounds")
+        assert [path.name for path in paths] == ["overview.pdf", "overview.png", "overview.txt"]
+    assert (tmp_path / "a" / "overview.txt").read_text() == "12 rounds\n"
     for name in ("overview.pdf", "overview.png"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()

@@ -72,6 +72,18 @@ def test_directions_over_model_size_and_settings_of_communication() -> None:
     assert "bucket cap 1 MiB, buffers not synchronised" in frame.loc["communication overhead", "ours"]
 
 
+def test_sizes_of_another_data_set_or_batch_are_another_sweep() -> None:
+    size = {"experiment": "model_size_scaling"}
+    widths = [make_record(**size, layer_widths=(8, width, 1), t1=0.001 * width) for width in (8, 64)]
+    others = [
+        make_record(**size, layer_widths=(8, 512, 1), dataset="flights"),
+        make_record(**size, layer_widths=(8, 512, 1), global_batch_size=4096),
+    ]
+    rows = compare([], models=[*widths, *others]).loc[["training time over model size"]]
+    assert rows["ours"].tolist() == ["KAN synthetic:32:1: 8.0 times the parameters, 8.00 times the time of a step"]
+    assert (compare([], models=others)["ours"] == "not measured").all()
+
+
 def test_no_verdict_is_ever_given() -> None:
     text = compare([make_record(world_size=p) for p in (1, 2, 8)]).to_string().lower()
     assert "reproduce" not in text
