@@ -78,9 +78,12 @@ class NotebookFigure(Figure):
 
 
 def plain_log_axis(axis: Axis, subs: tuple[float, ...]) -> None:
-    """Ticks of a log axis as plain numbers: powers of two, or some multiples of each power of ten."""
-    base = 2 if subs == (1.0,) else 10
-    axis.set_major_locator(matplotlib.ticker.LogLocator(base=base, subs=subs))
+    """Ticks of a log axis that is drawn on, as plain numbers: powers of two, or some multiples of each power of ten, or
+    even steps where there is less than a power of ten to see."""
+    base, (low, high) = 2 if subs == (1.0,) else 10, axis.get_view_interval()
+    narrow = base == 10 and high < 10 * low
+    locator = matplotlib.ticker.MaxNLocator(5) if narrow else matplotlib.ticker.LogLocator(base=base, subs=subs)
+    axis.set_major_locator(locator)
     axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:,.6g}"))
     axis.set_minor_locator(matplotlib.ticker.NullLocator())
 

@@ -138,6 +138,13 @@ def test_sizes_of_different_data_are_different_lines() -> None:
     assert legend_texts(plots.model_size(frames.models())) == ["KAN, grid 5", "KAN, grid 15"]
 
 
+def test_a_narrow_axis_has_more_than_one_tick() -> None:
+    messages = frames.messages().assign(time_s=[1.6e-3, 0.7e-3, 0.8e-3, 0.9e-3, 1.2e-3, 1.9e-3])
+    left, _ = plots.allreduce(messages).axes
+    low, high = left.get_ylim()
+    assert sum(low <= tick <= high for tick in left.get_yticks()) >= 3
+
+
 def test_overheads_of_two_models_are_told_apart() -> None:
     figure = plots.overhead(frames.settings((2, 4), ("kan", "mlp")), NOTHING)
     assert legend_texts(figure) == ["KAN synthetic:32:1", "MLP synthetic:32:1"]
