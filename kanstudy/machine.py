@@ -40,15 +40,11 @@ def physical_cores(cpus: list[int] | None = None, root: Path = _ROOT) -> int:
 
 
 def cpu_quota(root: Path = _ROOT) -> float | None:
-    """CPUs that the control group grants (version 2, then 1), such as 1.5; None where it sets no limit."""
-    fields = _read(root / "sys/fs/cgroup/cpu.max").split()
-    if len(fields) == 2 and fields[0] != "max":
-        return int(fields[0]) / int(fields[1])
-    granted = _read(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us").strip()
-    period = _read(root / "sys/fs/cgroup/cpu/cpu.cfs_period_us").strip()
-    if granted and period and int(granted) > 0:
-        return int(granted) / int(period)
-    return None
+    """CPUs that the process's control groups grant (versions 1 and 2), such as 1.5; None where none sets a limit.
+
+    The least of its own group's and all groups' above it: each of them binds.
+    """
+    return min((quota for folder in _control_groups(root) if (quota := _quota(folder)) is not None), default=None)
 
 
 def usable_cores(cpus: list[int] | None = None, root: Path = _ROOT) -> int:
@@ -63,17 +59,58 @@ def usable_cores(cpus: list[int] | None = None, root: Path = _ROOT) -> int:
 
 def gpu_count() -> int:
     """NVIDIA GPUs that a process may use, without CUDA: what `nvidia-smi -L` lists, less what
-    CUDA_VISIBLE_DEVICES hides; 0 where the driver is absent or does not answer."""
+    CUDA_VISIBLE_DEVICES hides; 0 where the driver is absent or does not answer.
+
+    As in CUDA, the first entry of CUDA_VISIBLE_DEVICES that names no device hides all after it, and one that is
+    there twice hides all.
+    """
+    command = ["nvidia-smi", "-L"]
     try:
-        answer = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
+        answer = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=20, check=True
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return 0
     there = sum(line.startswith("GPU ") for line in answer.splitlines())
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return there
-    shown = [entry for entry in visible.split(",") if entry.strip() not in ("", "-1")]
-    return min(there, len(shown))
+    shown: list[str] = []
+    for entry in map(str.strip, visible.split(",")):
+        is_uuid = entry.startswith(("GPU-", "MIG-"))  # its beginning is enough
+        if not (f"UUID: {entry}" in answer if is_uuid else entry.isdecimal() and int(entry) < there):
+            break
+        if entry in shown:
+            return 0
+        shown.append(entry)
+    return len(shown)
+
+
+def _control_groups(root: Path) -> list[Path]:
+    """Folders of the control groups that limit this process's CPU time: the mounts', its own, all between."""
+    base = root / "sys/fs/cgroup"
+    folders = [base, base / "cpu"]  # a container may show its own group as the mount
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        controllers, _, path = line.partition(":")[2].partition(":")
+        if not controllers:  # version 2
+            mounts = [base]
+        elif "cpu" in controllers.split(","):  # version 1, mounted alone or with the accounting
+            mounts = [base / "cpu", base / controllers]
+        else:
+            continue
+        for mount in mounts:
+            group = mount / path.strip("/")
+            folders += [folder for folder in (group, *group.parents) if folder.is_relative_to(mount)]
+    return folders
+
+
+def _quota(group: Path) -> float | None:
+    granted = _read(group / "cpu.max") or f"{_read(group / 'cpu.cfs_quota_us')} {_read(group / 'cpu.cfs_period_us')}"
+    try:
+        quota_us, period_us = map(int, granted.split())
+    except ValueError:  # "max", or nothing
+        return None
+    return quota_us / period_us if quota_us > 0 and period_us > 0 else None
 
 
 def _siblings(cpu: int, root: Path) -> frozenset[int]:
@@ -93,6 +130,6 @@ def _cpu_list(text: str) -> list[int]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(errors="replace")
     except OSError:
         return ""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kanstudy.study.rows import DataError, Rows, Source
+from kanstudy.study.rows import LARGEST, DataError, Rows, Source, check_targets_vary
 from kanstudy.study.strict import allowed
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ def _read(path: Path, targets: tuple[str, ...], digest: str) -> Rows:
         features = tuple(f"x{number}" for number in range(1, x.shape[1] + 1))
         targets = tuple(f"y{number}" for number in range(1, y.shape[1] + 1))
     _check_count(len(x), path)
-    _check_finite(np.hstack((x, y)), features + targets, path)
+    _check_values(np.hstack((x, y)), features + targets, path)
     is_held_out = np.random.default_rng(_ORDER_SEED).permutation(len(x)) % _HOLDOUT_EVERY == 0
-    return Rows(
+    rows = Rows(
         x_train=x[~is_held_out],
         y_train=y[~is_held_out],
         x_holdout=x[is_held_out],
@@ -107,6 +107,8 @@ def _read(path: Path, targets: tuple[str, ...], digest: str) -> Rows:
         target_names=targets,
         origin=f"{path.name}, SHA-256 {digest}; held out: a fifth of the rows, the same whatever the seed",
     )
+    check_targets_vary(rows, str(path))  # now, not when the point's turn has come
+    return rows
 
 
 def _read_table(path: Path) -> pd.DataFrame:
@@ -189,15 +191,15 @@ def _check_count(count: int, path: Path) -> None:
         raise DataError(f"{path}: {count} rows: must be at least {_LEAST_ROWS}")
 
 
-def _check_finite(values: np.ndarray, names: tuple[str, ...], path: Path) -> None:
-    wrong = ~np.isfinite(values)
+def _check_values(values: np.ndarray, names: tuple[str, ...], path: Path) -> None:
+    wrong = ~(np.abs(values) <= LARGEST)
     if not wrong.any():
         return
     row, column = np.argwhere(wrong)[0]
-    what = "is missing" if np.isnan(values[row, column]) else f"is {values[row, column]}"
+    what = "is missing" if np.isnan(values[row, column]) else f"is {values[row, column]:g}"
     raise DataError(
         f"{path}: column {names[column]!r} {what} in row {row + 1}, "
-        f"{wrong.sum()} values of the file are missing or infinite: must be finite numbers"
+        f"{wrong.sum()} values of the file are missing, infinite or too large: must be finite, at most {LARGEST:g}"
     )
 
 

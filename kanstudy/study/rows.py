@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-_LARGEST = 1e100
+LARGEST = 1e100
 """Larger values are refused: the squares of their differences overflow."""
 _SMALLEST = 1e-100
 """What varies less counts as constant: its square underflows."""
@@ -86,10 +86,7 @@ def standardise(rows: Rows, name: str) -> tuple[dict[str, np.ndarray], dict[str,
     is_constant = high - low < _SMALLEST
     width = np.where(is_constant, 1.0, high - low)
     mean, scale = rows.y_train.mean(axis=0), rows.y_train.std(axis=0)
-    for column, target in enumerate(rows.target_names):
-        if np.ptp(rows.y_train[:, column]) == 0 or scale[column] < _SMALLEST:
-            value = float(rows.y_train[0, column])
-            raise DataError(f"{name}: target {target!r} is {value:g} in every training row: must vary")
+    check_targets_vary(rows, name)
     arrays = {}
     for part in ("train", "holdout"):
         x, y = getattr(rows, f"x_{part}"), getattr(rows, f"y_{part}")
@@ -105,12 +102,20 @@ def standardise(rows: Rows, name: str) -> tuple[dict[str, np.ndarray], dict[str,
     return arrays, scales
 
 
+def check_targets_vary(rows: Rows, name: str) -> None:
+    """Raise `DataError` on a target that is constant in the training rows: it has no scale."""
+    for column, target in enumerate(rows.target_names):
+        values = rows.y_train[:, column]
+        if np.ptp(values) == 0 or values.std() < _SMALLEST:
+            raise DataError(f"{name}: target {target!r} is {values[0]:g} in every training row: must vary")
+
+
 def _check_size(values: np.ndarray, names: tuple[str, ...], dataset: str) -> None:
-    wrong = np.argwhere(~(np.abs(values) <= _LARGEST))
+    wrong = np.argwhere(~(np.abs(values) <= LARGEST))
     if len(wrong):
         row, column = wrong[0]
         value = float(values[row, column])
-        raise DataError(f"{dataset}: {names[column]!r} has the value {value:g}: must be finite, at most {_LARGEST:g}")
+        raise DataError(f"{dataset}: {names[column]!r} has the value {value:g}: must be finite, at most {LARGEST:g}")
 
 
 def _single(values: np.ndarray, names: tuple[str, ...], dataset: str) -> np.ndarray:

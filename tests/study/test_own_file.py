@@ -259,11 +259,18 @@ def test_constant_columns_are_kept_as_features_and_refused_as_targets(tmp_path):
     with np.load(prepare(f"file:{path}:y", 24, 0, tmp_path)) as file:
         assert (file["x_train"][:, 3] == -1).all()
         assert '"constant_features": ["c"]' in str(file["meta"])
-    with pytest.raises(DataError, match="target 'c' is 5 in every training row"):
-        prepare(f"file:{path}:c", 24, 0, tmp_path)
+    assert f"{path}: target 'c' is 5 in every training row" in refusal(f"file:{path}:c")
+
+
+def test_a_target_that_varies_in_the_hold_out_alone_is_refused(tmp_path):
+    source = own_file.source(f"file:{write(tmp_path / 't.csv')}:y")
+    held_out = set(source.rows(24, 0).x_holdout[:, 0])
+    path = write(tmp_path / "u.csv", TABLE.assign(y=[float(a) if a in held_out else -1.0 for a in TABLE["a"]]))
+    assert "target 'y' is -1 in every training row" in refusal(f"file:{path}:y")
 
 
 def test_a_huge_value_is_refused(tmp_path):
-    path = write(tmp_path / "t.csv", TABLE.assign(b=TABLE["b"] * 1e200))
-    with pytest.raises(DataError, match=r"'b' has the value .*e\+200: must be finite, at most 1e\+100"):
-        prepare(f"file:{path}:y", 24, 0, tmp_path)
+    path = write(tmp_path / "t.csv", TABLE.assign(b=TABLE["b"].where(TABLE["a"] != 7, -1e200)))
+    message = refusal(f"file:{path}:y")
+    assert f"{path}: column 'b' is -1e+200 in row 8, 1 values of the file" in message
+    assert message.endswith("must be finite, at most 1e+100")

@@ -160,6 +160,12 @@ def test_what_the_machine_says(tmp_path):
     assert found["cpu_governor"] == "performance, powersave"
 
 
+def test_an_odd_control_group_raises_nothing(tmp_path):
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/cpu.max").write_text("much 0\n")
+    assert collect({}, tmp_path)["cpu_quota"] is None
+
+
 def test_what_the_machine_does_not_say_is_none(tmp_path):
     found = collect({}, tmp_path)
     for name in ("cpu_model", "memory_bytes", "cpu_quota", "cpu_governor"):
