@@ -82,10 +82,18 @@ def plain_log_axis(axis: Axis, subs: tuple[float, ...]) -> None:
     even steps where there is less than a power of ten to see."""
     base, (low, high) = 2 if subs == (1.0,) else 10, axis.get_view_interval()
     narrow = base == 10 and high < 10 * low
-    locator = matplotlib.ticker.MaxNLocator(5) if narrow else matplotlib.ticker.LogLocator(base=base, subs=subs)
+    locator = matplotlib.ticker.MaxNLocator(4) if narrow else matplotlib.ticker.LogLocator(base=base, subs=subs)
     axis.set_major_locator(locator)
-    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: _short_number(value)))
     axis.set_minor_locator(matplotlib.ticker.NullLocator())
+
+
+def _short_number(value: float) -> str:
+    """A tick's number, thousands and millions as k and M, so that neighbours do not touch."""
+    for suffix, factor in (("M", 1e6), ("k", 1e3)):
+        if abs(value) >= factor:
+            return f"{value / factor:.4g}{suffix}"
+    return f"{value:.4g}"
 
 
 def curves(axis: Axes, estimates: pd.DataFrame, per_round: pd.DataFrame, column: str, look_of: dict[str, Look]) -> None:
