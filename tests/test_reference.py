@@ -1,0 +1,62 @@
+"""The committed reference result is a complete study of one machine, and its figures were made from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from kanstudy.analysis import estimates, results
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER, FIGURES = ROOT / "results" / "reference" / "laptop", ROOT / "figures" / "reference"
+
+
+def test_every_planned_point_is_measured_to_its_end() -> None:
+    table = results.planned_versus_done(FOLDER)
+    assert set(table["experiment"]) == {
+        "strong_scaling",
+        "weak_scaling",
+        "communication_overhead",
+        "model_size_scaling",
+    }
+    assert set(table["status"]) == {"ok"}
+    assert (table["rounds_done"] == table["rounds_planned"]).all()
+    assert results.load(FOLDER).problems.empty
+
+
+def test_it_is_measured_on_one_machine_under_one_set_of_versions() -> None:
+    records = results.load(FOLDER).records
+    assert {record.source for record in records} == {"measured"}
+    assert not any(record.oversubscribed for record in records)
+    assert len({results.surroundings(record) for record in records}) == 1
+    assert any(record.dataset == "flights" and record.holdout_loss is not None for record in records)
+
+
+def test_it_is_small() -> None:
+    assert sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file()) < 2_000_000
+
+
+@pytest.mark.parametrize("name", ["strong_scaling", "weak_scaling", "communication_overhead", "model_size"])
+def test_the_committed_tables_are_those_of_the_records(name: str) -> None:
+    experiment = "model_size_scaling" if name == "model_size" else name
+    frame = {
+        "strong_scaling": estimates.strong,
+        "weak_scaling": estimates.weak,
+        "communication_overhead": estimates.overhead,
+        "model_size": estimates.model_size,
+    }[name](results.load(FOLDER, experiment).records)
+    committed = pd.read_csv(FIGURES / f"{name}.csv")
+    numbers = [column for column in committed if committed[column].dtype.kind == "f" and column in frame]
+    assert list(committed["point_id"]) == list(frame["point_id"])
+    for column in numbers:
+        pd.testing.assert_series_equal(
+            committed[column], frame[column].astype(float).reset_index(drop=True), check_names=False, rtol=1e-9
+        )
+
+
+def test_the_figures_are_there() -> None:
+    for name in ("overview", "strong_scaling", "attribution_strong", "weak_scaling", "communication_overhead"):
+        for ending in ("pdf", "png", "txt"):
+            assert (FIGURES / f"{name}.{ending}").stat().st_size > 0
