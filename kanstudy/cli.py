@@ -82,7 +82,7 @@ _results_dir = click.option(
     type=click.IntRange(min=1),
     default=1,
     metavar="L",
-    help="separate launches, each with all rounds; intervals worth quoting need at least 5  [default: 1]",
+    help="separate launches, each with all rounds; a number to quote rests on at least 5  [default: 1]",
 )
 @click.option(
     "--max-minutes",

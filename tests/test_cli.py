@@ -56,7 +56,8 @@ for point in todo.points:
     run = RunSpec(profile="mine", experiment=EXPERIMENT, points=(point,), data_files={data_key(point): "x"},
                   results_dir=results_dir, progress_file="x", rounds={point.point_id: todo.rounds[point.point_id]})
     record = blank_record(point, run, STATUS)
-    block = [Round(launch=n, index=i, order=0, active_ranks=[0], rank_step_times_s=[[0.1]], rank_block_times_s=[0.1],
+    block = [Round(launch=n, attempt=1, index=i, order=0, active_ranks=[0], rank_step_times_s=[[0.1]],
+                   rank_block_times_s=[0.1],
                    reference_kernel_s=[0.1], foreign_cpu_share=[None], minor_faults=[None], started_utc="")
              for n in range(launches) for i in range(todo.rounds[point.point_id])]
     record.arms = {arm: Arm(rounds=block) for arm in point.arms}

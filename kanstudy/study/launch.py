@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import kanstudy
-from kanstudy.record import FINAL_FAULTS, Fault, RecordError, blank_record, write_record
+from kanstudy.record import FINAL_FAULTS, Fault, Record, RecordError, blank_record, write_record
 from kanstudy.spec import PointSpec, RunSpec, data_key, to_json
 from kanstudy.study import folder
 from kanstudy.study.data import prepare
@@ -181,11 +181,17 @@ class _Launches:
         except RecordError:  # the worker sets it aside
             return True
         rounds, launches = self.plan.rounds[point.point_id], self.plan.launches
-        if record is None:
+        if record is None or not self._is_of_this_machine(record):
             return True
         if record.is_final(rounds, launches):
             return False
         return launch == launches - 1 or record.rounds_of_launch(launch) < rounds
+
+    def _is_of_this_machine(self, record: Record) -> bool:
+        """Whether a record was measured with the profile's ranks; one that was not is measured anew, not passed off."""
+        profile = self.plan.profile
+        wanted = (profile.machine.threads_per_rank, profile.device, profile.backend)
+        return (record.threads_per_rank, record.device_type, record.backend) == wanted
 
     def _spec(self, launch: int, points: list[PointSpec]) -> tuple[RunSpec, Path]:
         """The launch's specification, written to a log folder of its own."""

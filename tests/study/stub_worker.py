@@ -44,6 +44,8 @@ def one_round(run: RunSpec, point: PointSpec, wrong: str) -> bool:
     """A complete round of one point; whether the point goes on."""
     path = record_path(run.results_dir, point.experiment, point.point_id)
     record = read_record(path) if path.exists() else blank_record(point, run)
+    if record.threads_per_rank != run.threads_per_rank:  # other conditions: anew
+        record = blank_record(point, run)
     done = record.rounds_of_launch(run.launch)
     tell(run, "block", point_id=point.point_id, arm="ddp", round=done, done=done, total=run.rounds[point.point_id])
     if wrong == "oom":
@@ -57,7 +59,16 @@ def one_round(run: RunSpec, point: PointSpec, wrong: str) -> bool:
         values = {"reference_kernel_s": [1e-3], "foreign_cpu_share": [None], "minor_faults": [None]}
         times = {"rank_step_times_s": [[1e-3]], "rank_block_times_s": [1e-3]}
         arm.rounds.append(
-            Round(launch=run.launch, index=done, order=0, active_ranks=[0], started_utc="now", **times, **values)
+            Round(
+                launch=run.launch,
+                attempt=record.attempt,
+                index=done,
+                order=0,
+                active_ranks=[0],
+                started_utc="now",
+                **times,
+                **values,
+            )
         )
     record.error = None
     complete = all(record.rounds_of_launch(launch) >= run.rounds[point.point_id] for launch in range(run.launches))

@@ -39,8 +39,9 @@ def write(point: PointSpec, results: Path, status: str, rounds: int = 2) -> None
     record = blank_record(point, run, status)
     blocks = [
         Round(
-            launch=0, index=index, order=0, active_ranks=[0], rank_step_times_s=[[0.1]], rank_block_times_s=[0.1],
-            reference_kernel_s=[0.1], foreign_cpu_share=[None], minor_faults=[None], started_utc="",
+            launch=0, attempt=1, index=index, order=0, active_ranks=[0], rank_step_times_s=[[0.1]],
+            rank_block_times_s=[0.1], reference_kernel_s=[0.1], foreign_cpu_share=[None], minor_faults=[None],
+            started_utc="",
         )
         for index in range(rounds)
     ]  # fmt: skip
@@ -129,7 +130,9 @@ def test_when_the_time_is_over_the_rest_is_not_begun_and_the_report_still_made(w
     make_notebook("01_a", "max_minutes: float = 0.0", "raise ValueError(max_minutes)", folder=work.notebooks)
     work.run(["01_a", "02_b"], "title")
     assert any("ValueError: 4.0" in line for line in work.said)
-    assert work.failures == []  # it could not show what it had no time to measure
+    assert work.failures == ["01_a"]
+    assert exit_code({"a": "missing"}, work.failures, stopped=True) == 4  # it could not show what was not measured
+    assert exit_code({"a": "ok"}, work.failures, stopped=True) == 1  # nothing was left to measure: it failed
     assert "[2/3] 02_b: not begun, the 5 minutes are over" in work.said
     assert (work.results / "report.html").exists()
 

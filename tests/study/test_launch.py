@@ -90,6 +90,14 @@ def test_a_plan_is_measured_and_measured_only_once(study, capsys):
     assert "all 2 points are measured already" in capsys.readouterr().out
 
 
+def test_a_record_of_other_threads_is_not_passed_off_as_measured(study):
+    study.run()
+    study.run(study.planned(machine=MACHINE + "threads_per_rank = 2\n"))
+    assert study.starts == 2
+    assert study.record(0).threads_per_rank == 2
+    assert study.record(0).status == "ok"
+
+
 def test_the_results_folder_explains_itself(study):
     study.run()
     kept = json.loads((study.results / "plans" / "strong_scaling.json").read_text())
