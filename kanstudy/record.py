@@ -9,17 +9,15 @@ Standard library only: the worker writes records on a cluster's own Python, the 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import math
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kanstudy.files import write_atomically
 from kanstudy.spec import PointSpec, RunSpec
 
 SCHEMA_VERSION = 1
@@ -38,11 +36,11 @@ class Round:
     """One arm's blocks in one complete round.
 
     `launch` is the launch that the round was planned for, `attempt` the start of all ranks that measured it: a launch
-    that was interrupted goes on in another attempt. Lists run over `active_ranks`, in their order. `rank_step_times_s[i][k]` is the k-th timed step of rank
-    `active_ranks[i]`; `rank_block_times_s[i]` is first start to last end. `order` is the block's place among all
-    blocks of its round. `reference_kernel_s` times a fixed kernel just before the block (the machine's own drift),
-    `foreign_cpu_share` is the share of the rank's cores that others used meanwhile, `minor_faults` counts page
-    faults a step.
+    that was interrupted goes on in another attempt. Lists run over `active_ranks`, in their order.
+    `rank_step_times_s[i][k]` is the k-th timed step of rank `active_ranks[i]`; `rank_block_times_s[i]` is first start
+    to last end. `order` is the block's place among all blocks of its round. `reference_kernel_s` times a fixed kernel
+    just before the block (the machine's own drift), `foreign_cpu_share` is the share of the rank's cores that others
+    used meanwhile, `minor_faults` counts page faults a step.
     """
 
     launch: int
@@ -225,23 +223,6 @@ def blank_record(point: PointSpec, run: RunSpec, status: str = "partial") -> Rec
 def record_path(results_dir: Path | str, experiment: str, point_id: str) -> Path:
     """Where the record of a point lies."""
     return Path(results_dir) / experiment / f"{point_id}.json"
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part; `OSError` leaves the old."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
 
 
 def write_record(record: Record, results_dir: Path | str) -> Path:

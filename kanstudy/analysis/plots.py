@@ -34,7 +34,7 @@ from kanstudy.analysis.plots_axes import (
     world_axis,
 )
 from kanstudy.analysis.series import WORK_KEYS, told_apart
-from kanstudy.record import write_atomically
+from kanstudy.files import write_atomically
 
 _WITHOUT_TIME = {"pdf": {"CreationDate": None}, "png": {"Software": None}}
 """Metadata with which the same figure gives the same bytes."""

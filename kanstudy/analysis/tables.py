@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from kanstudy.record import write_atomically
+from kanstudy.files import write_atomically
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 
+from kanstudy.files import write_atomically
 from kanstudy.model.bspline import check_knots
 from kanstudy.model.build import model_from_config
 from kanstudy.model.kan import KAN, KANLayer, float_type
 from kanstudy.model.mlp import MLP
-from kanstudy.record import write_atomically
 
 _FORMAT = "kanstudy checkpoint 1"
 

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kanstudy.record import Record, RecordError, read_record, record_path, write_atomically
+from kanstudy.files import write_atomically
+from kanstudy.record import Record, RecordError, read_record, record_path
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.series import SERIES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
-from kanstudy.record import write_atomically
+from kanstudy.files import write_atomically
 from kanstudy.study.notebooks import read_notebook
 
 _PAGE = """<!DOCTYPE html>
