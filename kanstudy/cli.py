@@ -131,11 +131,18 @@ def status(profile: str | None, results_dir: str) -> None:
       kanstudy status --profile laptop
       kanstudy status --results-dir results/reference/laptop
     """
-    from kanstudy.study import batch, folder
+    from kanstudy.analysis.results import ResultsError, planned_versus_done
+    from kanstudy.study import batch
 
     loaded, results = _given(profile, results_dir)
-    table = folder.status(results)
-    click.echo(f"{_short(results)}: nothing measured yet" if table.empty else table.to_string(index=False))
+    try:
+        table = planned_versus_done(results) if results.exists() else None
+    except ResultsError as error:
+        raise BadInput(str(error)) from error
+    if table is None or table.empty:
+        click.echo(f"{_short(results)}: nothing measured yet")
+    else:
+        click.echo(table.to_string(index=False))
     if loaded:
         click.echo(batch.summary(batch.point_states(_plans(loaded, launcher="none"), results)))
 

@@ -169,6 +169,10 @@ class Record:
         """Whether every one of `launches` launches has `rounds` complete rounds, and the rest was measured too."""
         return self.status == "ok" and all(self.rounds_of_launch(index) >= rounds for index in range(launches))
 
+    def state(self, rounds: int, launches: int) -> str:
+        """The status, measured by what is wanted: `ok` with too few rounds is `partial`."""
+        return "partial" if self.status == "ok" and not self.is_complete(rounds, launches) else self.status
+
     def is_final(self, rounds: int, launches: int) -> bool:
         """Whether there is nothing left to measure: complete, or a fault of the point itself."""
         return self.status in FINAL_FAULTS or self.is_complete(rounds, launches)

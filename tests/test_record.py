@@ -105,6 +105,13 @@ def test_what_is_left_to_measure() -> None:
         assert dataclasses.replace(record, status=status).is_final(99, 9)
 
 
+def test_the_state_says_whether_what_is_wanted_is_there() -> None:
+    record = measured(rounds=3)
+    assert record.state(3, 1) == "ok"
+    assert record.state(4, 1) == record.state(3, 2) == "partial"
+    assert dataclasses.replace(record, status="failed").state(3, 1) == "failed"
+
+
 def damage(change: str) -> dict[str, Any]:
     values = json.loads(json.dumps(dataclasses.asdict(measured())))
     if change == "version":

@@ -127,8 +127,7 @@ def planned_versus_done(results_dir: Path | str) -> pd.DataFrame:
                 rows.append(_row(experiment, name, size, status, 0, total, bad.pop(key, "")))
                 continue
             done = sum(record.rounds_of_launch(index) for index in range(planned_launches))
-            short = record.status == "ok" and not record.is_complete(int(per_launch), planned_launches)
-            status = "partial" if short else record.status
+            status = record.state(int(per_launch), planned_launches)
             rows.append(_row(experiment, name, size, status, done, total, fault_text(record)))
     for (experiment, name), record in records.items():
         reason = "; ".join(filter(None, [fault_text(record), "in no plan kept here"]))

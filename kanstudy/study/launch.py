@@ -20,14 +20,14 @@ from kanstudy.spec import PointSpec, RunSpec, data_key, to_json
 from kanstudy.study import folder
 from kanstudy.study.data import prepare
 from kanstudy.study.faults import Failure, first_failure, stalled
-from kanstudy.study.folder import FolderError, status
+from kanstudy.study.folder import FolderError
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.processes import started
 from kanstudy.study.profile import results_dir as default_results_dir
 from kanstudy.study.progress import Progress, duration
 from kanstudy.study.provenance import collect
 
-__all__ = ["FolderError", "LaunchError", "LaunchOutcome", "run", "status"]
+__all__ = ["FolderError", "LaunchError", "LaunchOutcome", "run"]
 
 LAUNCHERS = ("local", "none")
 _POLL_S = 0.1

@@ -105,11 +105,6 @@ def test_the_results_folder_explains_itself(study):
     assert kept["rounds"] == dict.fromkeys(study.ids, 2)
     assert list(kept["points"]) == study.ids
     assert kept["points"][study.ids[1]]["world_size"] == 2
-    table = launch.status(study.results)
-    assert list(table.point) == study.ids
-    assert list(table.status) == ["ok", "ok"]
-    assert table.planned.all()
-    assert list(table.rounds_done) == list(table.rounds_planned) == [2, 2]
 
 
 def test_the_launch_is_what_the_profile_says(study):
@@ -307,19 +302,11 @@ def test_an_unreadable_record_is_measured_again(study):
     study.run()
     path = study.results / "strong_scaling" / f"{study.ids[0]}.json"
     path.write_text("{")
-    assert launch.status(study.results).status.iloc[0] == "unreadable"
+    assert study.run(launcher="none").statuses[study.ids[0]] == "unreadable"
     with pytest.raises(LaunchError):  # the real worker sets it aside, the stub stumbles
         study.run()
     assert study.starts == 2
     assert study.record(0).status == "failed"
-
-
-def test_status_of_what_is_not_planned_any_more_and_of_nothing(study, tmp_path):
-    study.run()
-    only_one = MACHINE.replace("[1, 2]", "[1]")
-    study.run(study.planned(only_one))
-    assert list(launch.status(study.results).planned) == [True, False]
-    assert launch.status(tmp_path / "absent").empty
 
 
 def test_an_interrupt_ends_all_ranks(study, monkeypatch):
