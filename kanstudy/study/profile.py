@@ -11,6 +11,7 @@ import importlib.resources
 import re
 import tomllib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Profile:
     study: Study
     machine: Machine
 
-    @property
+    @cached_property  # with `auto` the driver is asked, which takes its time
     def device(self) -> str:
         """Device type of the ranks: `cpu` or `cuda`."""
         if self.machine.device == "auto":
