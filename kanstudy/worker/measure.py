@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from kanstudy.model import build_model
+from kanstudy.model.bspline import resolve_operator
 from kanstudy.record import Fault, Round, write_record
 from kanstudy.spec import PointSpec, RunSpec, data_key
 from kanstudy.worker import conditions
@@ -66,9 +66,8 @@ class Measurement:
 
     def _open(self, point: PointSpec) -> PointState:
         ranks, members = self.ranks, self.ranks.members(point)
-        details = conditions.of_point(
-            self.launch_conditions, point, members, getattr(build_model(point), "operator", None)
-        )
+        operator = None if point.operator is None else resolve_operator(point.operator)
+        details = conditions.of_point(self.launch_conditions, point, members, operator)
         record, done = None, 0
         if ranks.rank == 0:
             record = open_record(self.run, point, conditions.fingerprint(details))

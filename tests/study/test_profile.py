@@ -166,10 +166,12 @@ def test_an_own_file_is_looked_for_beside_the_profile(tmp_path, monkeypatch, giv
 
 
 def test_device_and_backend_follow_the_machine(tmp_path, machine_with):
-    profile = profile_of(tmp_path, STRONG, machine="[machine]\ndevice = 'auto'")
+    table = "[machine]\ndevice = 'auto'"
     machine_with(cores=16)
+    profile = profile_of(tmp_path, STRONG, machine=table)
     assert (profile.device, profile.backend, profile.world_sizes) == ("cpu", "gloo", (1, 2, 4, 8))
     machine_with(cores=16, gpus=2)
+    profile = profile_of(tmp_path, STRONG, machine=table)
     assert (profile.device, profile.backend, profile.world_sizes) == ("cuda", "nccl", (1, 2))
 
 

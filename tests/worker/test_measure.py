@@ -162,7 +162,8 @@ def test_a_point_without_memory_ends_alone_and_says_where(
     pair = tiny_point(train_steps=0)
     alone = tiny_point(world_size=1, arms=("ddp",), train_steps=0)
     script = str(Path(__file__).parent / "no_memory.py")
-    done = torchrun(script, "concurrent", str(plan(pair, alone, rounds=1)))
+    huge = tiny_point(layer_widths=(3, 10**10, 2), train_steps=0)
+    done = torchrun(script, "concurrent", str(plan(huge, pair, alone, rounds=1)))
     assert done.returncode == 0, done.stderr[-3000:]
     record = read(tmp_path, pair)
     assert record.status == "oom"
@@ -171,6 +172,7 @@ def test_a_point_without_memory_ends_alone_and_says_where(
     assert record.arms["concurrent"].status == "oom"
     assert record.arms["ddp"].status == "ok"
     assert "9 TiB" in record.error.reason
+    assert read(tmp_path, huge).status == "oom"
     assert read(tmp_path, alone).status == "ok"
 
 
