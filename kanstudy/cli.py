@@ -5,6 +5,7 @@ Heavy packages are imported inside the commands, so that `--help` and mistyped o
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 from pathlib import Path
@@ -107,11 +108,14 @@ def run(
     """
     from kanstudy.study import batch
 
+    if max_minutes is not None and not math.isfinite(max_minutes):
+        raise click.BadParameter(f"{max_minutes} is not a number of minutes", param_hint="--max-minutes")
     loaded = _load(profile)
     plans = _plans(loaded, only, rounds or 0, launches)
     work = _batch(loaded, results_dir, max_minutes=max_minutes or 0.0, rounds=rounds or 0, launches=launches)
     names = ([] if only else [INTRODUCTION]) + [EXPERIMENTS[name] for name in plans]
     _check(work, names)
+    _check_folder(work.results)
     sizes = ", ".join(f"{name} {len(plan.points)}" for name, plan in plans.items())
     click.echo(f"Profile {loaded.name}, points: {sizes}; results in {_short(work.results)}")
     work.run(names, f"kanstudy: {loaded.name}")
@@ -195,6 +199,8 @@ def _plans(
     for name, plan in plans.items():
         if not plan.points and name in only:
             raise BadInput(plan.note)
+        if not plan.points and profile.study.series[name]:
+            click.echo(plan.note)
     return {name: plan for name, plan in plans.items() if plan.points}
 
 
@@ -209,10 +215,25 @@ def _given(profile: str | None, results_dir: str) -> tuple[Profile | None, Path]
 def _results(profile: Profile | None, given: str) -> Path:
     from kanstudy.study.profile import results_dir
 
-    folder = Path(given).expanduser().absolute() if profile is None else results_dir(profile, given).absolute()
-    if folder.exists() and not folder.is_dir():
+    try:
+        folder = Path(given).expanduser().absolute() if profile is None else results_dir(profile, given).absolute()
+        is_file = folder.exists() and not folder.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadInput(f"--results-dir {given}: cannot be used: {error}") from error
+    if is_file:
         raise BadInput(f"--results-dir {given}: is a file, must be a folder")
     return folder
+
+
+def _check_folder(results: Path) -> None:
+    """The folder can be written, and no other study is writing it; before anything starts."""
+    from kanstudy.study import folder
+
+    try:
+        with folder.opened(results):
+            pass
+    except folder.FolderError as error:
+        raise BadInput(str(error)) from error
 
 
 def _batch(

@@ -22,6 +22,7 @@ ARMS = ("serial_global", "serial_local", "concurrent", "ddp_noop", "ddp")
 
 SCALINGS = ("strong", "weak")
 MODELS = ("kan", "mlp")
+OPERATORS = ("auto", "reference")
 OPTIMIZERS = ("adam", "sgd")
 DTYPES = ("float32", "float64")
 PLACEMENTS = ("packed", "spread")
@@ -29,6 +30,7 @@ COMM_HOOKS = ("none", "allreduce")
 DEVICES = ("cpu", "cuda")
 BACKENDS = ("gloo", "nccl")
 
+_LONGEST_BLOCK_S = 3600
 _T = TypeVar("_T")
 
 
@@ -111,11 +113,16 @@ class PointSpec:
             _require_one_of("arms", arm, ARMS)
         for name in ("world_size", "global_batch_size", "n_samples", "warmup_steps"):
             _require(_is_whole(getattr(self, name), 1), name, getattr(self, name), "a whole number >= 1")
-        for name in ("train_steps", "phase_steps", "seed"):
+        _require(_is_whole(self.seed, 0) and self.seed < 2**63, "seed", self.seed, "a whole number from 0 to 2^63 - 1")
+        for name in ("train_steps", "phase_steps"):
             _require(_is_whole(getattr(self, name), 0), name, getattr(self, name), "a whole number >= 0")
         for name in ("learning_rate", "bucket_cap_mb", "block_s"):
             _require(_is_number(getattr(self, name), 1e-12), name, getattr(self, name), "a number > 0")
         _require(_is_number(self.warmup_s, 0), "warmup_s", self.warmup_s, "a number >= 0")
+        for name in ("block_s", "warmup_s"):
+            _require(
+                getattr(self, name) <= _LONGEST_BLOCK_S, name, getattr(self, name), f"at most {_LONGEST_BLOCK_S} s"
+            )
         _require(
             len(self.layer_widths) >= 2 and all(_is_whole(width, 1) for width in self.layer_widths),
             "layer_widths",
@@ -136,7 +143,7 @@ class PointSpec:
                 self.spline_order,
                 "0 to 5",
             )
-            _require(bool(self.operator), "operator", self.operator, "the name of a KAN operator")
+            _require_one_of("operator", self.operator, OPERATORS)
         else:
             for name in ("grid_size", "spline_order", "operator"):
                 _require(getattr(self, name) is None, name, getattr(self, name), "absent for an MLP")

@@ -171,6 +171,7 @@ def test_a_notebook_that_fails_or_leaves_early_is_a_failure(project, make_notebo
         (["run", "--profile", "mine.toml", "--rounds", "0"], "0 is not in the range"),
         (["run", "--profile", "mine.toml", "--launches", "x"], "'x' is not a valid integer"),
         (["run", "--profile", "mine.toml", "--max-minutes", "0"], "0.0 is not in the range"),
+        (["run", "--profile", "mine.toml", "--max-minutes", "nan"], "nan is not a number of minutes"),
         (["run", "--profile", "mine.toml", "--results-dir", "mine.toml"], "is a file, must be a folder"),
         (["status"], "give --profile or --results-dir"),
         (["report"], "give --profile or --results-dir"),
@@ -189,6 +190,26 @@ def test_bad_input_is_refused_with_one_message_and_nothing_starts(project, argum
     assert message in re.sub(r"\s+", " ", result.output)
     assert result.output.count("Error: ") == 1
     assert not (project / "results").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "status"])
+def test_a_folder_that_cannot_be_used_is_refused_before_anything_starts(project, command):
+    result = kanstudy(command, "--profile", "mine.toml", "--results-dir", "mine.toml/below")
+    assert result.exit_code == (2 if command == "run" else 0), result.output
+    assert ("cannot be written" if command == "run" else "nothing measured yet") in result.output
+    result = kanstudy(command, "--profile", "mine.toml", "--results-dir", "~nobody-at-all/x")
+    assert result.exit_code == 2, result.output
+    assert result.output.count("Error: ") == 1
+
+
+def test_a_second_run_in_the_same_folder_is_refused_and_touches_nothing(project):
+    from kanstudy.study import folder
+
+    with folder.opened(project / "results" / "mine"):
+        result = kanstudy("run", "--profile", "mine.toml")
+    assert result.exit_code == 2, result.output
+    assert "is running a study in it" in re.sub(r"\s+", " ", result.output)
+    assert not (project / "results/mine/report.html").exists()
 
 
 def test_a_notebook_that_lost_a_parameter_cell_is_refused_before_anything_starts(project, make_notebook):

@@ -63,7 +63,10 @@ def make_run(*points: PointSpec, **changes: Any) -> RunSpec:
         ("warmup_s", float("inf"), "a number >= 0"),
         ("allreduce_bytes", (0,), "whole numbers >= 1"),
         ("experiment", "strong scaling", "letters, digits"),
-        ("seed", -1, "whole number >= 0"),
+        ("seed", -1, "a whole number from 0 to"),
+        ("seed", 2**63, "a whole number from 0 to"),
+        ("block_s", 1e300, "at most 3600 s"),
+        ("operator", "fast", "one of auto, reference"),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_allowed(field: str, value: object, message: str) -> None:

@@ -84,25 +84,35 @@ def _times(arm: str, item: Round) -> dict[str, float]:
 
 
 def _disturbed_rounds(record: Record) -> set[tuple[int, int]]:
-    """Rounds to drop whole. A rank's reference kernel is compared within its arm: where all ranks run it at once it
-    is slower than alone, and a slower device is heterogeneity, not disturbance. It is compared within one start of
-    all ranks: a start that is slow as a whole is what several launches are made for."""
+    """Rounds to drop whole: others used a rank's cores, or the machine itself was slow throughout the round.
+
+    A reference kernel lasts milliseconds, so that one slow kernel tells nothing of its block of a second; what counts
+    is the median over the round's arms, rank by rank. Each is taken relative to its own arm, rank and start: where
+    all ranks run it at once it is slower than alone, a slower device is heterogeneity, and a start that is slow as a
+    whole is what several launches are made for.
+    """
+    drifts: dict[tuple[int, int, int], list[float]] = {}
     disturbed = set()
     for arm in record.arms.values():
         kernels: dict[tuple[int, int, int], list[float]] = {}
         for item in arm.rounds:
-            for rank, kernel in zip(item.active_ranks, item.reference_kernel_s, strict=True):
-                if kernel is not None:
-                    kernels.setdefault((item.launch, item.attempt, rank), []).append(kernel)
-        limits = {key: REFERENCE_KERNEL_LIMIT * float(np.median(times)) for key, times in kernels.items()}
-        for item in arm.rounds:
-            slow = any(
-                kernel is not None and kernel > limits[item.launch, item.attempt, rank]
-                for rank, kernel in zip(item.active_ranks, item.reference_kernel_s, strict=True)
-            )
-            if slow or _had_company(item):
+            if _had_company(item):
                 disturbed.add((item.launch, item.index))
-    return disturbed
+            for rank, kernel in _kernels(item):
+                kernels.setdefault((item.launch, item.attempt, rank), []).append(kernel)
+        usual = {key: float(np.median(times)) for key, times in kernels.items()}
+        for item in arm.rounds:
+            for rank, kernel in _kernels(item):
+                drift = kernel / usual[item.launch, item.attempt, rank]
+                drifts.setdefault((item.launch, item.index, rank), []).append(drift)
+    slow = {key[:2] for key, drift in drifts.items() if np.median(drift) > REFERENCE_KERNEL_LIMIT}
+    return disturbed | slow
+
+
+def _kernels(item: Round) -> list[tuple[int, float]]:
+    """Each rank with its reference kernel's time, where it was taken."""
+    pairs = zip(item.active_ranks, item.reference_kernel_s, strict=True)
+    return [(rank, kernel) for rank, kernel in pairs if kernel is not None]
 
 
 def _had_company(item: Round) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kanstudy.record import FINAL_FAULTS
-from kanstudy.study.folder import state_of
+from kanstudy.study.folder import states
 
 if TYPE_CHECKING:
     from kanstudy.study.experiments import ExperimentPlan
@@ -77,7 +77,7 @@ class Batch:
                 run_notebook(self._path(name), self._executed(name), self._parameters(name))
                 if name == FINAL:
                     write_report(self._executed(name), self.results / "report.html", title)
-            except NotebookError as error:
+            except (NotebookError, OSError) as error:
                 self.say(str(error))
                 self.failures.append(name)
 
@@ -99,11 +99,7 @@ class Batch:
 
 def point_states(plans: Mapping[str, ExperimentPlan], results: Path) -> dict[str, str]:
     """What became of each planned point, `experiment/point_id`: a record's status, "missing" or "unreadable"."""
-    return {
-        f"{name}/{point.point_id}": state_of(results, name, point.point_id, plan.rounds[point.point_id], plan.launches)
-        for name, plan in plans.items()
-        for point in plan.points
-    }
+    return {f"{name}/{point}": state for name, plan in plans.items() for point, state in states(plan, results).items()}
 
 
 def summary(states: Mapping[str, str]) -> str:

@@ -73,10 +73,19 @@ def find_record(results: Path, experiment: str, point_id: str) -> Record | None:
         return None
 
 
-def state_of(results: Path, experiment: str, point_id: str, rounds: int, launches: int) -> str:
-    """The status of a point's record measured by what is wanted; `missing` or `unreadable` where there is none."""
+def states(plan: ExperimentPlan, results: Path) -> dict[str, str]:
+    """Each planned point's status by what the plan wants; `missing` or `unreadable` where there is no such record."""
+    return {point.point_id: _state(plan, results, point.point_id) for point in plan.points}
+
+
+def _state(plan: ExperimentPlan, results: Path, point_id: str) -> str:
     try:
-        record = find_record(results, experiment, point_id)
+        record = find_record(results, plan.experiment, point_id)
     except (RecordError, OSError):
         return "unreadable"
-    return "missing" if record is None else record.state(rounds, launches)
+    machine = plan.profile.machine
+    if record is None or record.threads_per_rank != machine.threads_per_rank:
+        return "missing"
+    if machine.device not in ("auto", record.device_type):
+        return "missing"
+    return record.state(plan.rounds[point_id], plan.launches)

@@ -75,14 +75,14 @@ def run(
     if plan.note:
         _say(plan.note)
     failures: dict[str, Failure] = {}
-    if launcher == "local" and plan.points:
+    if launcher == "local":
         plan.profile.check_machine()
         deadline = time.time() + 60 * max_minutes if max_minutes else None
-        with folder.opened(results):
+        with folder.opened(results):  # also without points: what is there can then be read
             launches = _Launches(plan, results, deadline, _command or torchrun)
             launches.measure()
             failures = launches.failures
-    outcome = LaunchOutcome(plan=plan, results_dir=results, statuses=_statuses(plan, results))
+    outcome = LaunchOutcome(plan=plan, results_dir=results, statuses=folder.states(plan, results))
     for point_id, state in outcome.statuses.items():
         if state in FINAL_FAULTS:
             _say(f"  {point_id}: {state}; this is its result, it is not tried again")
@@ -124,7 +124,8 @@ class _Launches:
             raise FolderError(f"results folder {self.results}: cannot be written: {error.strerror}") from error
         missing = [p for p in plan.points if any(self._lacks(p, launch) for launch in range(plan.launches))]
         if not missing:
-            _say(f"{plan.experiment}: all {len(plan.points)} points are measured already")
+            if plan.points:
+                _say(f"{plan.experiment}: all {len(plan.points)} points are measured already")
             return
         about = duration(plan.estimated_s() * len(missing) / len(plan.points))
         head = f"{plan.experiment}: {len(missing)} of {len(plan.points)} points to measure"
@@ -229,6 +230,9 @@ class _Launches:
                 record = folder.find_record(self.results, point.experiment, point.point_id)
             except RecordError:
                 record = None
+            if record is not None and not self._is_of_this_machine(record):
+                self.failures[point.point_id] = failure  # what was measured with other ranks did not fail: it stays
+                continue
             record = record or blank_record(point, spec)
             record.status = failure.status
             record.error = Fault(reason=failure.reason, arm=arm, rank=failure.rank, log_tail=failure.log_tail)
@@ -252,15 +256,6 @@ def environment(threads_per_rank: int) -> dict[str, str]:
     if Path("/sys/class/net/lo").exists():  # all ranks are here, whatever this machine's name leads to
         own["GLOO_SOCKET_IFNAME"] = "lo"
     return os.environ | own
-
-
-def _statuses(plan: ExperimentPlan, results: Path) -> dict[str, str]:
-    return {
-        point.point_id: folder.state_of(
-            results, plan.experiment, point.point_id, plan.rounds[point.point_id], plan.launches
-        )
-        for point in plan.points
-    }
 
 
 def _say(line: str) -> None:

@@ -117,6 +117,8 @@ def _read_table(path: Path) -> pd.DataFrame:
     try:
         if path.suffix.lower() == ".parquet":
             table = pd.read_parquet(path)
+            if any(name is not None for name in table.index.names):  # an index with a name is a column
+                table = table.reset_index()
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", pd.errors.ParserWarning)  # a row longer than the header loses values

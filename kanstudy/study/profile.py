@@ -31,6 +31,8 @@ __all__ = [
     "results_dir",
 ]
 
+REFERENCE = "reference"
+"""The folder of the committed reference result, below `results` and `figures`."""
 MAX_DEFAULT_WORLD_SIZE = 8
 """Unless a profile names its world sizes, no more ranks than the published study had."""
 
@@ -115,7 +117,12 @@ def load_profile(name_or_path: str | Path) -> Profile:
         if text not in builtin:
             raise ProfileError(f"profile {text!r}: must be {allowed(text, builtin)}, or a path that ends in .toml")
         return _read(builtin[text])
-    path = Path(text).expanduser().resolve()
+    try:
+        path = Path(text).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ProfileError(f"profile {text!r}: cannot be read: {error}") from error
+    if path.stem == REFERENCE:
+        raise ProfileError(f"{path}: {REFERENCE!r} is where the committed reference result lies: rename it")
     if path.stem in builtin and path != builtin[path.stem].resolve():
         raise ProfileError(f"{path}: named like the built-in profile {path.stem!r}, their results would mix: rename it")
     return _read(path)
@@ -138,7 +145,7 @@ def folder_to_read(profile: str = "", given: str = "") -> Path:
         return Path(given).expanduser().resolve()
     if profile:
         return results_dir(load_profile(profile))
-    return project_root() / "results" / "reference" / "laptop"
+    return project_root() / "results" / REFERENCE / "laptop"
 
 
 def figures_dir(profile: Profile) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kanstudy.spec import DTYPES, MODELS, OPTIMIZERS
+from kanstudy.spec import DTYPES, MODELS, OPERATORS, OPTIMIZERS
 from kanstudy.study.strict import key
 
 
@@ -23,10 +23,10 @@ class Settings:
     warmup_s: float = key(0.5, least=0)
     phase_steps: int = key(10, least=0)
     train_steps: int = key(0, least=0)
-    models: tuple[str, ...] = key(("kan",), one_of=MODELS)
+    models: tuple[str, ...] = key(("kan",), one_of=MODELS, may_be_empty=False)
     grid_size: int = key(5)
     spline_order: int = key(3, least=0)
-    operator: str = key("reference")
+    operator: str = key("reference", one_of=OPERATORS)
     optimizer: str = key("adam", one_of=OPTIMIZERS)
     learning_rate: float = key(1e-3, above=0)
     bucket_cap_mb: float = key(25.0, above=0)
@@ -67,7 +67,7 @@ class CommunicationOverhead(Series):
 
     hidden_widths: tuple[int, ...] = key()
     global_batch_size: int = key()
-    bucket_caps_mb: tuple[float, ...] = key(above=0)
+    bucket_caps_mb: tuple[float, ...] = key(above=0, may_be_empty=False)
     allreduce_bytes: tuple[int, ...] = key(())
 
 
@@ -75,8 +75,8 @@ class CommunicationOverhead(Series):
 class ModelSizeScaling(Series):
     """Every one of several hidden widths with every one of several grid sizes, at the largest world size."""
 
-    hidden_widths_sweep: tuple[tuple[int, ...], ...] = key()
-    grid_sizes: tuple[int, ...] = key()
+    hidden_widths_sweep: tuple[tuple[int, ...], ...] = key(may_be_empty=False)
+    grid_sizes: tuple[int, ...] = key(may_be_empty=False)
     global_batch_size: int = key()
 
 

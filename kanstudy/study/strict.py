@@ -18,9 +18,18 @@ class ProfileError(ValueError):
     """A profile that cannot be used here; the message names file, table, key, value and what is allowed."""
 
 
-def key(default: Any = dataclasses.MISSING, *, least: float = 1, above: float | None = None, one_of: Any = None) -> Any:
-    """A dataclass field that is a key: its default (none: required), and the bounds of each number or the choices."""
-    return dataclasses.field(default=default, metadata={"least": least, "above": above, "one_of": one_of})
+def key(
+    default: Any = dataclasses.MISSING,
+    *,
+    least: float = 1,
+    above: float | None = None,
+    one_of: Any = None,
+    may_be_empty: bool = True,
+) -> Any:
+    """A dataclass field that is a key: its default (none: required), the bounds of each number or the choices, and
+    whether a list may be empty."""
+    bounds = {"least": least, "above": above, "one_of": one_of, "may_be_empty": may_be_empty}
+    return dataclasses.field(default=default, metadata=bounds)
 
 
 def allowed(given: str, choices: Iterable[str]) -> str:
@@ -76,6 +85,8 @@ def _checked(value: Any, hint: Any, bounds: Mapping[str, Any]) -> Any:
     if typing.get_origin(hint) is tuple:
         if not isinstance(value, list):
             raise _NotAllowedError("a list")
+        if not value and not bounds["may_be_empty"]:
+            raise _NotAllowedError("a list of at least one item")
         try:
             return tuple(_checked(item, typing.get_args(hint)[0], bounds) for item in value)
         except _NotAllowedError as error:

@@ -37,11 +37,22 @@ def test_a_disturbed_round_is_dropped_whole_on_covariates_alone() -> None:
     assert blocks(slow).dropped == 0, "a slow step is a result, not a disturbance"
 
 
-def test_one_disturbed_arm_of_one_rank_disturbs_the_round() -> None:
+def test_company_of_one_rank_in_one_arm_disturbs_the_round() -> None:
     record = make_record(rounds=12)
     record.arms["concurrent"].rounds[3].foreign_cpu_share[1] = 0.5
-    record.arms["serial_local"].rounds[7].reference_kernel_s[1] *= 1.16
-    assert np.flatnonzero(blocks(record).disturbed).tolist() == [3, 7]
+    assert np.flatnonzero(blocks(record).disturbed).tolist() == [3]
+
+
+def test_a_rank_that_is_slow_throughout_a_round_disturbs_it_and_one_slow_kernel_does_not() -> None:
+    record = make_record(rounds=12)
+    for arm in record.arms.values():
+        item = arm.rounds[7]
+        item.reference_kernel_s = [
+            kernel * (1.16 if rank == 1 else 1)
+            for rank, kernel in zip(item.active_ranks, item.reference_kernel_s, strict=True)
+        ]
+    record.arms["ddp"].rounds[2].reference_kernel_s[1] *= 2
+    assert np.flatnonzero(blocks(record).disturbed).tolist() == [7]
 
 
 def test_at_the_limits_nothing_is_dropped() -> None:

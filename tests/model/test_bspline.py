@@ -9,8 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.interpolate import BSpline
 
+from kanstudy import spec
 from kanstudy.model import bspline_basis
-from kanstudy.model.bspline import resolve_operator, uniform_knots
+from kanstudy.model.bspline import OPERATORS, resolve_operator, uniform_knots
 
 ORDERS = range(6)
 GRIDS = (1, 2, 5, 20, 200)
@@ -231,3 +232,7 @@ def test_operators_by_name():
     for name in ("magic", "", None, ["reference"]):
         with pytest.raises(ValueError, match="operator"):
             resolve_operator(name)
+
+
+def test_every_operator_can_be_named_in_a_specification() -> None:
+    assert set(OPERATORS) | {"auto"} == set(spec.OPERATORS)

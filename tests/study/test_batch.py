@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from kanstudy.record import Arm, Fault, Round, blank_record, record_path, write_
 from kanstudy.spec import PointSpec, RunSpec, data_key
 from kanstudy.study.batch import Batch, exit_code, point_states, summary
 from kanstudy.study.notebooks import NotebookError
+from kanstudy.study.series import Machine
 
 
 @dataclass
@@ -20,6 +22,8 @@ class Plan:
     points: tuple[PointSpec, ...]
     rounds: dict[str, int]
     launches: int = 1
+    experiment: str = "strong_scaling"
+    profile: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(machine=Machine()))
 
 
 POINTS = tuple(
@@ -69,6 +73,21 @@ def test_more_rounds_or_launches_than_recorded_leave_a_point_open(tmp_path):
     for rounds, launches, expected in [(2, 1, "ok"), (1, 1, "ok"), (3, 1, "partial"), (2, 2, "partial")]:
         plan = Plan(POINTS[:1], {POINTS[0].point_id: rounds}, launches)
         assert list(point_states({"strong_scaling": plan}, tmp_path).values()) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("machine", "state"),
+    [
+        (Machine(device="cpu"), "ok"),
+        (Machine(device="auto"), "ok"),
+        (Machine(device="cuda"), "missing"),
+        (Machine(threads_per_rank=2), "missing"),
+    ],
+)
+def test_a_record_of_other_ranks_is_not_the_points(tmp_path, machine, state):
+    write(POINTS[0], tmp_path, "ok")
+    plan = Plan(POINTS[:1], {POINTS[0].point_id: 2}, profile=SimpleNamespace(machine=machine))
+    assert list(point_states({"strong_scaling": plan}, tmp_path).values()) == [state]
 
 
 @pytest.mark.parametrize(

@@ -274,3 +274,9 @@ def test_a_huge_value_is_refused(tmp_path):
     message = refusal(f"file:{path}:y")
     assert f"{path}: column 'b' is -1e+200 in row 8, 1 values of the file" in message
     assert message.endswith("must be finite, at most 1e+100")
+
+
+def test_a_named_index_of_a_parquet_file_is_a_column(tmp_path):
+    TABLE.set_index("a").to_parquet(tmp_path / "t.parquet")
+    rows = own_file.source(f"file:{tmp_path / 't.parquet'}:y,z").rows(24, 0)
+    assert rows.feature_names == ("a", "b")

@@ -71,6 +71,8 @@ WRONG = [
     ("optimizer = 'adamw'", STRONG, ["[study] optimizer = 'adamw'", "adam, sgd", "did you mean 'adam'"]),
     ("models = ['kan', 'cnn']", STRONG, ["[study] models = ['kan', 'cnn']", "each item one of kan, mlp"]),
     ("models = 'kan'", STRONG, ["[study] models = 'kan'", "a list"]),
+    ("models = []", STRONG, ["[study] models = []", "a list of at least one item"]),
+    ("operator = 'fast'", STRONG, ["[study] operator = 'fast'", "one of auto, reference"]),
     ("tf32 = 1", STRONG, ["[study] tf32 = 1", "true or false"]),
     ("description = 3", STRONG, ["[study] description = 3", "text"]),
     ("", STRONG.replace("[3]", "3"), ["hidden_widths = 3", "a list"]),
@@ -130,6 +132,11 @@ def test_a_file_named_like_a_builtin_is_refused_but_the_builtin_by_path_is_not(t
     with pytest.raises(ProfileError, match=r"named like the built-in profile 'smoke'"):
         load_profile(write(tmp_path, STRONG, name="smoke.toml"))
     assert load_profile(builtin_profiles()["smoke"]).name == "smoke"
+
+
+def test_no_profile_may_write_into_the_committed_reference(tmp_path):
+    with pytest.raises(ProfileError, match="'reference' is where the committed reference result lies"):
+        load_profile(write(tmp_path, STRONG, name="reference.toml"))
 
 
 @pytest.mark.parametrize("name", ["a b.toml", ".toml", "..toml", "-x.toml", "ä.toml"])
