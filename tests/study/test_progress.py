@@ -40,18 +40,16 @@ def test_no_file_yet_is_no_event(told, clock):
     assert (told.progress.point_id, told.lines) == (None, [])
 
 
-def test_blocks_tell_what_is_in_progress_and_are_told_every_ten_seconds(told, clock):
+def test_blocks_tell_what_is_in_progress_and_are_told_twice_a_minute(told, clock):
     told.event("started", world_size=2)
-    for done in range(60):
-        told.event("block", point_id="a", arm="ddp", round=0, done=done, total=60)
+    for done in range(100):
+        told.event("block", point_id="a", arm="ddp", round=0, done=done, total=100)
         clock.now += 1
     assert (told.progress.point_id, told.progress.arm) == ("a", "ddp")
     assert told.lines == [
-        "  block 10 of 60: a ddp, about 50 s left",
-        "  block 20 of 60: a ddp, about 40 s left",
-        "  block 30 of 60: a ddp, about 30 s left",
-        "  block 40 of 60: a ddp, about 20 s left",
-        "  block 50 of 60: a ddp, about 10 s left",
+        "  block 30 of 100: a ddp, about 70 s left",
+        "  block 60 of 100: a ddp, about 40 s left",
+        "  block 90 of 100: a ddp, about 10 s left",
     ]
 
 
