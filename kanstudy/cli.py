@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanstudy import __version__
-from kanstudy.study.batch import BAD_INPUT, EXPERIMENTS, FAILED, INTRODUCTION, OK
+from kanstudy.study.batch import BAD_INPUT, FAILED, INTRODUCTION, NOTEBOOKS, OK
 
 if TYPE_CHECKING:
     from kanstudy.study.batch import Batch
@@ -73,8 +73,8 @@ _results_dir = click.option(
     "--only",
     multiple=True,
     metavar="EXPERIMENT",
-    type=click.Choice(list(EXPERIMENTS)),
-    help=f"run this experiment alone, then the report; may be repeated: {', '.join(EXPERIMENTS)}",
+    type=click.Choice(list(NOTEBOOKS)),
+    help=f"run this experiment alone, then the report; may be repeated: {', '.join(NOTEBOOKS)}",
 )
 @_results_dir
 @click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="rounds a point  [default: the profile's]")
@@ -113,7 +113,7 @@ def run(
     loaded = _load(profile)
     plans = _plans(loaded, only, rounds or 0, launches)
     work = _batch(loaded, results_dir, max_minutes=max_minutes or 0.0, rounds=rounds or 0, launches=launches)
-    names = ([] if only else [INTRODUCTION]) + [EXPERIMENTS[name] for name in plans]
+    names = ([] if only else [INTRODUCTION]) + [NOTEBOOKS[name] for name in plans]
     _check(work, names)
     _check_folder(work.results)
     sizes = ", ".join(f"{name} {len(plan.points)}" for name, plan in plans.items())
@@ -191,7 +191,7 @@ def _plans(
     try:
         plans = {
             name: experiments.plan(profile, name, rounds, launches, launcher)
-            for name in EXPERIMENTS
+            for name in NOTEBOOKS
             if not only or name in only
         }
     except ProfileError as error:

@@ -17,6 +17,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from kanstudy.sizes import MAX_SPLINE_ORDER
+
 ARMS = ("serial_global", "serial_local", "concurrent", "ddp_noop", "ddp")
 """The five arms in the order of the attribution's chain; neighbours differ in one thing."""
 
@@ -138,10 +140,10 @@ class PointSpec:
         if self.model == "kan":
             _require(_is_whole(self.grid_size, 1), "grid_size", self.grid_size, "a whole number >= 1")
             _require(
-                _is_whole(self.spline_order, 0) and self.spline_order <= 5,  # type: ignore[operator]  # checked whole
+                _is_whole(self.spline_order, 0) and self.spline_order <= MAX_SPLINE_ORDER,  # type: ignore[operator]  # checked whole
                 "spline_order",
                 self.spline_order,
-                "0 to 5",
+                f"0 to {MAX_SPLINE_ORDER}",
             )
             _require_one_of("operator", self.operator, OPERATORS)
         else:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kanstudy.study.experiments import ExperimentPlan
 
 INTRODUCTION = "00_kan_model"
-EXPERIMENTS = {
+NOTEBOOKS = {
     "strong_scaling": "01_strong_scaling",
     "weak_scaling": "02_weak_scaling",
     "communication_overhead": "03_communication_overhead",

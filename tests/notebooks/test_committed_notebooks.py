@@ -13,12 +13,11 @@ from typing import Any
 import nbformat
 import pytest
 
-from kanstudy.cli import EXPERIMENTS
-from kanstudy.study.batch import FINAL, INTRODUCTION
+from kanstudy.study.batch import FINAL, INTRODUCTION, NOTEBOOKS
 from kanstudy.study.notebooks import declared_parameters
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
-NAMES = [INTRODUCTION, *EXPERIMENTS.values(), FINAL]
+NAMES = [INTRODUCTION, *NOTEBOOKS.values(), FINAL]
 NOT_COMPARED = {"nbval-ignore-output", "nbval-skip"}
 COMMON = {
     "profile": "str",
@@ -68,7 +67,7 @@ def test_the_kernel_is_nobodys_own(notebook):
 
 def test_parameters_are_plain(path):
     declared = declared_parameters(path)
-    if path.stem in EXPERIMENTS.values():
+    if path.stem in NOTEBOOKS.values():
         assert declared == COMMON
     if path.stem == FINAL:
         assert declared == {"profile": "str", "results_dir": "str", "figures_dir": "str"}
@@ -97,7 +96,7 @@ def test_something_is_compared(notebook):
 
 def test_what_changes_from_run_to_run_is_not_committed(path, notebook):
     for cell in code(notebook):
-        if not is_compared(cell) and path.stem in EXPERIMENTS.values():
+        if not is_compared(cell) and path.stem in NOTEBOOKS.values():
             assert not cell.outputs, f"a measured cell keeps its output: {cell.source}"
         said = texts(cell)
         assert not re.search(r"(/home/|/root/|/tmp/|/Users/|[A-Z]:\\\\)\S*", said), said
@@ -119,7 +118,7 @@ def test_cells_have_ids_and_no_traces_of_a_run(notebook):
 def test_a_person_is_led_through_the_experiment(path, notebook):
     prose = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     assert prose.startswith("# ")
-    if path.stem in EXPERIMENTS.values():
+    if path.stem in NOTEBOOKS.values():
         headings = ("Question", "Parameters", "Plan", "Run", "Collect", "Result", "Checks", "How to read this")
         places = [prose.find(f"## {heading}\n") for heading in headings]
         assert -1 not in places, headings[places.index(-1)]
