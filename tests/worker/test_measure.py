@@ -180,7 +180,7 @@ def test_a_deadline_in_mid_run_leaves_complete_rounds(
     torchrun: Torchrun, plan: Callable[..., Path], tmp_path: Path
 ) -> None:
     point = tiny_point(train_steps=0, phase_steps=0)
-    done = torchrun(*WORKER, str(plan(point, rounds=100_000, deadline_unix_s=time.time() + 10)))
+    done = torchrun(*WORKER, str(plan(point, rounds=100_000, deadline_unix_s=time.time() + 18)))
     assert done.returncode == 0, done.stderr[-3000:]
     record = read(tmp_path, point)  # which refuses arms with different rounds
     assert record.status == "partial"
