@@ -5,16 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part; `OSError` leaves the old."""
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write, which takes the place of `path` when the context ends well; `OSError` leaves the old one.
+
+    Two processes may do it at once: each writes under a name of its own.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
@@ -23,3 +29,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file whole, as `replacing` does."""
+    with replacing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)

@@ -6,11 +6,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import uuid
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from kanstudy.files import replacing
 from kanstudy.study import feynman, flights, own_file, synthetic
 from kanstudy.study.rows import DataError, Source, standardise
 from kanstudy.study.strict import allowed
@@ -133,18 +131,9 @@ def _is_cached(path: Path, identity: dict[str, Any]) -> bool:
 
 
 def _write(path: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
-    """Write under a name of this process's own, then rename: a reader sees all of it or nothing."""
     contents: dict[str, Any] = {**arrays, "meta": np.array(json.dumps(meta))}
-    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(unfinished, "xb") as file:
+        with replacing(path) as file:
             np.savez(file, **contents)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
     except OSError as error:
         raise DataError(f"data set file {path}: cannot be written: {error.strerror}") from error
-    finally:
-        with contextlib.suppress(OSError):  # renamed, or never there
-            unfinished.unlink()

@@ -43,7 +43,6 @@ class LaunchError(RuntimeError):
 class LaunchOutcome:
     """What there is of a plan: `statuses[point_id]` is a record's status, `missing` or `unreadable`."""
 
-    plan: ExperimentPlan
     results_dir: Path
     statuses: dict[str, str]
 
@@ -82,7 +81,7 @@ def run(
             launches = _Launches(plan, results, deadline, _command or torchrun)
             launches.measure()
             failures = launches.failures
-    outcome = LaunchOutcome(plan=plan, results_dir=results, statuses=folder.states(plan, results))
+    outcome = LaunchOutcome(results_dir=results, statuses=folder.states(plan, results))
     for point_id, state in outcome.statuses.items():
         if state in FINAL_FAULTS:
             _say(f"  {point_id}: {state}; this is its result, it is not tried again")
@@ -232,6 +231,7 @@ class _Launches:
                 record = None
             if record is not None and not self._is_of_this_machine(record):
                 self.failures[point.point_id] = failure  # what was measured with other ranks did not fail: it stays
+                _say(f"  {point.point_id}: {failure}")
                 continue
             record = record or blank_record(point, spec)
             record.status = failure.status

@@ -125,7 +125,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path, monkeypatch):
     def full(*_args, **_kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(data.os, "fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(DataError, match="cannot be written: No space left on device"):
         prepare(DRAWN[0], 40, 0, tmp_path)
     assert list(tmp_path.iterdir()) == []
