@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanstudy.study import data
 from kanstudy.study.data import DEFAULT_SAMPLES, DataError, describe, prepare
 from kanstudy.worker.dataset import Dataset
 
