@@ -1,0 +1,295 @@
+"""Grids that follow the data: knots moved to the samples, grids made finer, and the edges' functions kept.
+
+The knots follow Liu et al. 2024, "KAN: Kolmogorov-Arnold Networks", arXiv 2404.19756: a blend of the samples' quantiles
+and a uniform grid over their range (`grid_eps`). The spline of an edge is then replaced by its projection onto the
+splines of the new grid: the nearest in least squares, every interval of the new grid having the same weight. Since the
+intervals follow the data, that weighs an error as the data do, and yet no interval goes without weight, so that the
+problem is well-posed whatever the samples. The integrals are exact (Gauss-Legendre between all knots, old and new): a
+spline that the new grid can hold comes back to rounding, and a second update by the same samples changes nothing. All
+of it is computed on the CPU in float64, for a GPU too.
+
+What no layer can keep is the spline outside the new grid, and any detail finer than the new grid's intervals. A grid
+reaches from the least sample to the greatest: heavy tails stretch its outer intervals, and its least spacing with them,
+until the bulk has few knots left. Normalise or clip such inputs first.
+
+Distributed: with a group, or torch.distributed initialised, both functions are collective and every rank of the group
+must call them. Samples are those of all ranks, in shards of any size, and all ranks leave with the same bits in knots
+and weights, or with an error and nothing changed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from kanstudy.model.bspline import basis_reference, matching_input, uniform_knots
+from kanstudy.sizes import whole_number
+
+if TYPE_CHECKING:
+    from kanstudy.model.kan import KANLayer
+
+GRID_EPS = 0.02
+"""Share of the uniform grid in the blend, as the paper's authors set it."""
+LEAST_SHARE = 1e-3
+"""The smallest share taken: no interval is narrower than this part of a uniform one."""
+FINEST_GAP = 32
+"""No interval is narrower than this many roundings of the largest knot, so that values in it can be told apart."""
+MARGIN = 0.01
+"""How far the grid reaches beyond the samples on each side, as a part of their range."""
+MOST_SAMPLES = 2**15
+"""Rows, of all ranks together, from which quantiles are taken. By chance alone a quantile is then wrong by at most
+0.3 % of the rows (a standard error), little against the 20 % of an interval of 5 and enough for 200, and a layer of
+784 inputs needs 100 MB. Ranges and the search for NaN take every row."""
+_ROWS_AT_ONCE = 8192
+_ELEMENTS_AT_ONCE = 2**22
+_LEAST_EIGENVALUE = 1e-13
+
+
+@torch.no_grad()
+def update_grids(layers: Sequence[KANLayer], x: Tensor, grid_eps: float, group: dist.ProcessGroup | None) -> None:
+    """Move the knots of a chain of layers to the samples x (..., in) of this rank, and keep what the layers compute.
+
+    Layer by layer: each gets the outputs of the already updated layers before it. Knots and weights are written in
+    place, and only when all layers are done. Base weights stay as they are, and so does a feature whose samples are
+    constant, or so near to it that their type cannot hold a grid over their range: a warning on the group's first rank
+    says how many. Gradients and an optimizer's moments belong to the old coefficients and are not touched: call it
+    between steps. Where `grid_eps` is 1 the grid is uniform, at 0 it follows the quantiles; where quantiles coincide,
+    as with many zeros, they are those of the distinct values.
+
+    Raises `TypeError` for an x of another type, `ValueError` for another shape or device, non-finite samples, fewer
+    samples than grid_size + spline_order, non-finite weights and a bad `grid_eps`; nothing is changed then.
+    """
+    if not (isinstance(grid_eps, int | float) and 0 <= grid_eps <= 1):
+        raise ValueError(f"grid_eps = {grid_eps!r}: must be a number from 0 to 1")
+    ranks = _Ranks(group, layers[0].knots.device)
+    x = _rows_of(x, layers[0], ranks)
+    moved: list[dict[str, Tensor]] = []
+    kept = []
+    with torch.autocast(x.device.type, enabled=False):
+        for index, layer in enumerate(layers):
+            if index:
+                x = torch.cat(
+                    [functional_call(layers[index - 1], moved[-1], (rows,)) for rows in x.split(_ROWS_AT_ONCE)]
+                )
+            samples, low, high = _statistics(x, layer.grid_size + layer.spline_order, f"input of layer {index}", ranks)
+            old = layer.knots.cpu()
+            knots, usable = _knots_of_data(samples, low, high, layer.grid_size, layer.spline_order, grid_eps)
+            knots = torch.where(usable[:, None], knots, old)
+            kept.append(int((~usable).sum()))
+            changed = (knots != old).any(dim=1)
+            weight = layer.weight.cpu().clone()
+            edges = weight.unflatten(1, (-1, layer.in_features))
+            edges[:, :, changed] = _refitted(edges[:, :, changed], old[changed], knots[changed], layer.spline_order)
+            moved.append(ranks.agreed(knots, weight, layer))
+    for layer, state in zip(layers, moved, strict=True):
+        layer.knots.copy_(state["knots"])
+        layer.weight.copy_(state["weight"])
+    if any(kept) and ranks.rank == 0:
+        counts = ", ".join(f"{n} of {layers[i].in_features} in layer {i}" for i, n in enumerate(kept) if n)
+        warnings.warn(f"features with (nearly) constant samples keep their grid: {counts}", stacklevel=3)
+
+
+@torch.no_grad()
+def refine_grids(layers: Sequence[KANLayer], new_grid_size: int, group: dist.ProcessGroup | None) -> None:
+    """Give every layer `new_grid_size` intervals over each feature's present range, and keep what the layers compute.
+
+    New knots are the old ones read as a function of their index, linear in between: a non-uniform grid keeps its shape,
+    and a multiple of the old size keeps every old knot, so that the function stays the same to rounding inside the
+    grid. A smaller size is allowed.
+
+    `weight` becomes a new parameter of another shape: make the optimizer and DDP anew afterwards. An old optimizer
+    would go on with the old weight, without an error; a DDP wrapper made before fails in its second step. (A module
+    cannot see that it is wrapped.)
+
+    Raises `ValueError` for a size that is no whole number >= 1, that the layers' type cannot hold over the range, and
+    for non-finite weights; nothing is changed then.
+    """
+    size = whole_number("new_grid_size", new_grid_size, 1)
+    ranks = _Ranks(group, layers[0].knots.device)
+    refined = []
+    for layer in layers:
+        order, old = layer.spline_order, layer.knots.cpu()
+        uniform_knots(layer.grid_range, size, order, old.dtype)  # else a checkpoint could not be loaded
+        knots = _extended(_at_even_indices(old[:, order : order + layer.grid_size + 1], size + 1), order).to(old.dtype)
+        if not _resolved(knots).all():
+            raise ValueError(f"new_grid_size = {size}: {old.dtype} cannot tell so many knots apart in a layer's range")
+        edges = layer.weight.cpu().unflatten(1, (-1, layer.in_features))
+        weight = _refitted(edges, old, knots, order).flatten(1)
+        refined.append(ranks.agreed(knots, weight, layer))
+    for layer, state in zip(layers, refined, strict=True):
+        layer.grid_size = size
+        layer.knots = state["knots"]
+        layer.weight = nn.Parameter(state["weight"], requires_grad=layer.weight.requires_grad)
+
+
+class _Ranks:
+    """The ranks that act together; one alone where nothing is distributed. Only all-reduce and broadcast are used:
+    every backend has them for its devices."""
+
+    def __init__(self, group: dist.ProcessGroup | None, device: torch.device) -> None:
+        self.device = device
+        self.group, self.rank, self.size = group, 0, 1
+        if group is not None or (dist.is_available() and dist.is_initialized()):
+            self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        if self.rank < 0:
+            raise ValueError("group: this rank is not in it, so it must not call")
+
+    def reduced(self, tensor: Tensor, maximum: bool = False) -> Tensor:
+        """The sum, or the maximum, over the ranks, written into the tensor."""
+        if self.size > 1:
+            dist.all_reduce(tensor, dist.ReduceOp.MAX if maximum else dist.ReduceOp.SUM, group=self.group)
+        return tensor
+
+    def of_each(self, number: int) -> list[int]:
+        """The number of every rank."""
+        numbers = torch.zeros(self.size, dtype=torch.int64, device=self.device)
+        numbers[self.rank] = number
+        return [int(number) for number in self.reduced(numbers).tolist()]
+
+    def agreed(self, knots: Tensor, weight: Tensor, layer: KANLayer) -> dict[str, Tensor]:
+        """The first rank's knots and weight, which different processors may have rounded otherwise, as a layer's state;
+        `ValueError` where they are not finite."""
+        state = {"knots": knots.to(self.device).contiguous(), "weight": weight.to(self.device).contiguous()}
+        if self.size > 1:
+            for tensor in state.values():
+                dist.broadcast(tensor, group=self.group, group_src=0)
+        if not state["weight"].isfinite().all():
+            raise ValueError(f"weight of KANLayer({layer.extra_repr()}) is not finite; no grid was changed")
+        return state
+
+
+def _rows_of(x: Tensor, layer: KANLayer, ranks: _Ranks) -> Tensor:
+    """x as rows; where x of one rank does not fit, all ranks raise, so that none waits for the others."""
+    error: Exception | None = None
+    try:
+        x = matching_input(x, layer.knots).detach().reshape(-1, layer.in_features)
+        if x.device != layer.knots.device:
+            raise ValueError(f"x is on {x.device}, the layer on {layer.knots.device}")
+    except (TypeError, ValueError) as caught:
+        error = caught
+    misfits = ranks.of_each(error is not None)
+    if error is not None:
+        raise error
+    if any(misfits):
+        raise ValueError(f"x of rank {misfits.index(1)} does not fit the layer; no grid was changed")
+    return x
+
+
+def _statistics(x: Tensor, fewest: int, name: str, ranks: _Ranks) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the rows of all ranks, as if they lay one after the other: some, and each feature's least and greatest value.
+
+    Same on every rank, on the CPU; `ValueError` where there are fewer than `fewest` or one is not finite.
+    """
+    low, high = x.aminmax(dim=0) if len(x) else (x.new_full(x.shape[1:], edge) for edge in (torch.inf, -torch.inf))
+    # extremes pass NaN on, so that only bad rows are looked at one by one
+    finite = bool((low.isfinite() & high.isfinite()).all())
+    spoilt = ranks.of_each(0 if finite or not len(x) else int((~x.isfinite()).sum()))
+    rows = ranks.of_each(len(x))
+    if any(spoilt):
+        raise ValueError(f"{name}: {sum(spoilt)} values are NaN or infinite; no grid was changed")
+    if sum(rows) < fewest:
+        raise ValueError(f"{name}: {sum(rows)} samples, at least {fewest} are needed; no grid was changed")
+    negative_low, high = ranks.reduced(torch.stack([-low, high]), maximum=True).double().cpu()
+
+    start, stop = sum(rows[: ranks.rank]), sum(rows[: ranks.rank + 1])
+    chosen = _spread(sum(rows)).to(x.device)
+    here = (chosen >= start) & (chosen < stop)
+    samples = x.new_zeros(len(chosen), x.shape[1])
+    samples[here] = x[chosen[here] - start]
+    return ranks.reduced(samples).cpu(), -negative_low, high  # each row comes from one rank, the others add zeros
+
+
+def _spread(rows: int) -> Tensor:
+    """All row numbers, or MOST_SAMPLES of them spread evenly by multiples of the golden ratio: unlike a fixed stride
+    they keep no step with rows that repeat a pattern."""
+    if rows <= MOST_SAMPLES:
+        return torch.arange(rows)
+    turns = torch.arange(MOST_SAMPLES, dtype=torch.float64) * ((5**0.5 - 1) / 2)
+    return (turns.frac() * rows).long()
+
+
+def _knots_of_data(
+    samples: Tensor, low: Tensor, high: Tensor, grid_size: int, spline_order: int, grid_eps: float
+) -> tuple[Tensor, Tensor]:
+    """Knots (in, grid_size + 2·spline_order + 1) in the type of samples (rows, in), whose ranges low and high (in,)
+    are float64; and where they are usable (in,)."""
+    ordered = samples.t().contiguous().sort(dim=1).values
+    quantiles = _at_even_indices(ordered, grid_size + 1)
+    for feature in (quantiles.diff() <= 0).any(dim=1).nonzero().flatten().tolist():
+        quantiles[feature] = _at_even_indices(ordered[feature].unique_consecutive(), grid_size + 1)
+    margin = MARGIN * (high - low)
+    low, high = low - margin, high + margin
+    quantiles[:, 0], quantiles[:, -1] = low, high
+    uniform = low[:, None] + (high - low)[:, None] * torch.arange(grid_size + 1).double() / grid_size
+    largest = low.abs().maximum(high.abs()) + spline_order * (high - low)
+    # twice the finest: what is left after rounding is the finest still
+    finest = 2 * FINEST_GAP * torch.finfo(samples.dtype).eps * largest
+    share = (finest * grid_size / (high - low)).clamp(min=max(grid_eps, LEAST_SHARE))[:, None]
+    knots = _extended(share * uniform + (1 - share) * quantiles, spline_order).to(samples.dtype)
+    return knots, (share[:, 0] <= 1) & _resolved(knots)
+
+
+def _at_even_indices(values: Tensor, count: int) -> Tensor:
+    """Values (..., n) read as a function of their index, linear in between, at `count` equal steps from the first to
+    the last; float64. Quantiles, where the values are in order."""
+    last = values.shape[-1] - 1
+    position = torch.arange(count, dtype=torch.float64) * last / (count - 1)
+    below = position.floor().long()
+    left, right = values[..., below].double(), values[..., (below + 1).clamp(max=last)].double()
+    return left + (position - below) * (right - left)
+
+
+def _extended(grid: Tensor, spline_order: int) -> Tensor:
+    """The grid (in, n) with spline_order more knots on each side, in steps of its outermost intervals: longer steps
+    beside a narrow interval would leave the outermost basis functions almost nothing inside the grid."""
+    steps = torch.arange(1, spline_order + 1, dtype=grid.dtype)
+    left = grid[:, :1] - (grid[:, 1:2] - grid[:, :1]) * steps.flip(0)
+    right = grid[:, -1:] + (grid[:, -1:] - grid[:, -2:-1]) * steps
+    return torch.cat([left, grid, right], dim=1)
+
+
+def _resolved(knots: Tensor) -> Tensor:
+    """Where knots (in, m) are finite and no interval is narrower than the finest."""
+    finest = FINEST_GAP * torch.finfo(knots.dtype).eps * knots.abs().amax(1)
+    return knots.isfinite().all(1) & (knots.double().diff().amin(1) >= finest)
+
+
+def _refitted(edges: Tensor, old: Tensor, new: Tensor, spline_order: int) -> Tensor:
+    """Weights (out, terms, in) for the new knots, whose last term, the base term's, stays."""
+    splines = edges[:, :-1].double()
+    parts = []
+    points = (old.shape[1] + new.shape[1]) * (spline_order + 1)
+    at_once = max(1, _ELEMENTS_AT_ONCE // (points * (old.shape[1] + new.shape[1])))
+    for part in range(0, len(old), at_once):
+        features = slice(part, part + at_once)
+        projection = _projection(old[features].double(), new[features].double(), spline_order)
+        parts.append(torch.einsum("ijk,oki->oji", projection, splines[..., features]))
+    fitted = torch.cat(parts, dim=2) if parts else splines
+    return torch.cat([fitted.to(edges.dtype), edges[:, -1:]], dim=1)
+
+
+def _projection(old: Tensor, new: Tensor, spline_order: int) -> Tensor:
+    """The matrices (in, n_new, n_old) that take coefficients on old knots to those of the nearest spline on new ones,
+    in the sense of the module; float64."""
+    grid = new[:, spline_order : new.shape[1] - spline_order].contiguous()
+    breaks = torch.cat([grid, old.clamp(grid[:, :1], grid[:, -1:])], dim=1).sort(dim=1).values
+    length, middle = breaks.diff(), (breaks[:, 1:] + breaks[:, :-1]) / 2
+    nodes, shares = (torch.from_numpy(values) for values in np.polynomial.legendre.leggauss(spline_order + 1))
+    points = middle[..., None] + length[..., None] / 2 * nodes
+    interval = torch.searchsorted(grid, middle, right=True).clamp(1, grid.shape[1] - 1) - 1
+    weights = (length / grid.diff().gather(1, interval))[..., None] * (shares / 2)
+    x, root = points.flatten(1).t(), weights.sqrt().flatten(1).t()[:, None]
+    new_basis, old_basis = (root * basis_reference(x, knots, spline_order) for knots in (new, old))
+    gram = torch.einsum("pji,pki->ijk", new_basis, new_basis)
+    mixed = torch.einsum("pji,pki->ijk", new_basis, old_basis)
+    # basis functions of one size: those at the edge have little inside the grid
+    scale = gram.diagonal(dim1=1, dim2=2).rsqrt()
+    inverse = torch.linalg.pinv(scale[:, :, None] * gram * scale[:, None], rtol=_LEAST_EIGENVALUE, hermitian=True)
+    return scale[:, :, None] * (inverse @ (scale[:, :, None] * mixed))
