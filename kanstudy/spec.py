@@ -24,7 +24,7 @@ ARMS = ("serial_global", "serial_local", "concurrent", "ddp_noop", "ddp")
 
 SCALINGS = ("strong", "weak")
 MODELS = ("kan", "mlp")
-OPERATORS = ("auto", "reference")
+OPERATORS = ("auto", "reference", "compiled", "fused")
 OPTIMIZERS = ("adam", "sgd")
 DTYPES = ("float32", "float64")
 PLACEMENTS = ("packed", "spread")
@@ -80,7 +80,7 @@ class PointSpec:
     model: str = "kan"
     grid_size: int | None = 5
     spline_order: int | None = 3
-    operator: str | None = "reference"
+    operator: str | None = "auto"
     placement: str = "packed"
     optimizer: str = "adam"
     learning_rate: float = 1e-3

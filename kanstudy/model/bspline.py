@@ -1,13 +1,6 @@
-"""B-spline bases on per-feature knots: the reference operator, and the table that faster ones join.
-
-An operator is a function `(x, knots, spline_order) -> basis` with x (..., in), knots (in, m) and basis
-(..., m - spline_order - 1, in). Basis functions come before features because that is the column order of a layer's
-weight, and because whole rows of features are then contiguous in every step of the recurrence.
-"""
+"""B-spline bases on per-feature knots: knots, and the basis functions in plain PyTorch."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -37,7 +30,9 @@ def bspline_basis(x: Tensor, knots: Tensor, spline_order: int) -> Tensor:
 
 
 def basis_reference(x: Tensor, knots: Tensor, spline_order: int) -> Tensor:
-    """The reference operator: `bspline_basis` in operator layout, its arguments taken as checked.
+    """`bspline_basis` with its arguments taken as checked and basis functions before features: (..., n, in).
+
+    That is the column order of a layer's weight, and whole rows of features are contiguous in every step.
 
     Written for reading; only additions, products and quotients of differences x - knot, all terms of one sign, so that
     it is accurate to rounding also on fine grids.
@@ -60,18 +55,6 @@ def basis_reference(x: Tensor, knots: Tensor, spline_order: int) -> Tensor:
         scaled = basis / width.masked_fill(width == 0, 1)
         basis = offset[..., : -order - 1, :] * scaled[..., :-1, :] - offset[..., order + 1 :, :] * scaled[..., 1:, :]
     return basis
-
-
-OPERATORS: dict[str, Callable[[Tensor, Tensor, int], Tensor]] = {"reference": basis_reference}
-
-
-def resolve_operator(name: str) -> str:
-    """The operator that `name` stands for: `auto` is the fastest that works here. `ValueError` on unknown names."""
-    if name == "auto":
-        return "reference"
-    if not isinstance(name, str) or name not in OPERATORS:
-        raise ValueError(f"operator = {name!r}: must be auto or one of {', '.join(OPERATORS)}")
-    return name
 
 
 def uniform_knots(grid_range: tuple[float, float], grid_size: int, spline_order: int, dtype: torch.dtype) -> Tensor:

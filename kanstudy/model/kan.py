@@ -10,21 +10,19 @@ inputs give finite outputs but no gradient to the coefficients. `out_of_grid_sha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.distributed import ProcessGroup
 
-from kanstudy.model.bspline import FLOAT_TYPES, OPERATORS, matching_input, resolve_operator, uniform_knots
+from kanstudy.model.bspline import FLOAT_TYPES, matching_input, uniform_knots
+from kanstudy.model.grid import GRID_EPS, refine_grids, update_grids
+from kanstudy.model.operators import operator_named, resolve_operator
+from kanstudy.model.reference import ACTIVATIONS, Activation, expand, kan_linear
 from kanstudy.sizes import MAX_SPLINE_ORDER, whole_number, widths
-
-Activation = Callable[[Tensor], Tensor]
-
-ACTIVATIONS: dict[str, Activation] = {"silu": F.silu, "gelu": F.gelu, "tanh": torch.tanh, "identity": nn.Identity()}
-"""Activations by name: a name can be stored in a checkpoint and pickled, a lambda cannot."""
 
 
 def activation_name(argument: str, activation: str | Activation) -> str:
@@ -69,7 +67,7 @@ class KANLayer(nn.Module):
         spline_order: int = 3,
         grid_range: tuple[float, float] = (-1.0, 1.0),
         base_activation: str | Activation = "silu",
-        operator: str = "reference",
+        operator: str = "auto",
         *,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
@@ -81,13 +79,19 @@ class KANLayer(nn.Module):
         self.spline_order = whole_number("spline_order", spline_order, 0, MAX_SPLINE_ORDER)
         self.grid_range = _grid_range(grid_range)
         self.base_activation = activation_name("base_activation", base_activation)
-        self.operator = resolve_operator(operator)
+        self.requested_operator = operator
         dtype = float_type(dtype)
         knots = uniform_knots(self.grid_range, self.grid_size, self.spline_order, dtype)
         self.register_buffer("knots", knots.to(device).repeat(self.in_features, 1))
         columns = (self.grid_size + self.spline_order + 1) * self.in_features
         self.weight = nn.Parameter(torch.empty(self.out_features, columns, dtype=dtype, device=device))
+        resolve_operator(operator, self.weight.device.type, self.spline_order)
         self.reset_parameters()
+
+    @property
+    def operator(self) -> str:
+        """The operator that computes this layer, where its weight lies now."""
+        return resolve_operator(self.requested_operator, self.weight.device.type, self.spline_order)
 
     def reset_parameters(self) -> None:
         """Draw the weights anew; see the class."""
@@ -102,14 +106,14 @@ class KANLayer(nn.Module):
 
         `TypeError` where x and the layer differ in type, `ValueError` where the last dimension is not in_features.
         """
-        x = matching_input(x, self.knots)
-        basis = OPERATORS[self.operator](x, self.knots, self.spline_order)
-        base = ACTIVATIONS[self.base_activation](x)
-        return torch.cat([basis, base.unsqueeze(-2)], dim=-2).flatten(-2)
+        return expand(matching_input(x, self.knots), self.knots, self.spline_order, self.base_activation)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) to (..., out). Under autocast the basis is float32 and the matrix product is lowered."""
-        return F.linear(self.expansion(x), self.weight)
+        x = matching_input(x, self.knots)
+        # whoever compiles the whole model is given what can be compiled
+        compute = kan_linear if torch.compiler.is_compiling() else operator_named(self.operator)
+        return compute(x, self.knots, self.weight, self.spline_order, self.base_activation)
 
     def edges(self, x: Tensor) -> Tensor:
         """What each edge adds: x (..., in) to (..., out, in), whose sum over the last dimension is the output."""
@@ -124,6 +128,16 @@ class KANLayer(nn.Module):
         low, high = self.knots[:, self.spline_order], self.knots[:, -1 - self.spline_order]
         return (~((x >= low) & (x <= high))).double().mean().item()
 
+    def update_grid(self, x: Tensor, *, grid_eps: float = GRID_EPS, group: ProcessGroup | None = None) -> None:
+        """Move the knots to the samples x (..., in) and keep the function; see `grid.update_grids`. Collective where
+        distributed."""
+        update_grids([self], x, grid_eps, group)
+
+    def refine_grid(self, new_grid_size: int, *, group: ProcessGroup | None = None) -> None:
+        """Change the number of intervals and keep the function; see `grid.refine_grids`. `weight` becomes a new
+        parameter. Collective where distributed. Inside a `KAN` refine the KAN: its `config` names one size for all."""
+        refine_grids([self], new_grid_size, group)
+
     def extra_repr(self) -> str:
         return (
             f"{self.in_features}, {self.out_features}, grid_size={self.grid_size}, spline_order={self.spline_order}, "
@@ -134,8 +148,8 @@ class KANLayer(nn.Module):
 class KAN(nn.Module):
     """A stack of `KANLayer`s: x (..., layer_widths[0]) to (..., layer_widths[-1]).
 
-    `config` is the dictionary of JSON values that builds the same architecture again; `operator` names the
-    operator that runs. Arguments and errors are those of `KANLayer`.
+    `config` is the dictionary of JSON values that builds the same architecture again. Arguments and errors are those
+    of `KANLayer`.
     """
 
     def __init__(
@@ -145,7 +159,7 @@ class KAN(nn.Module):
         spline_order: int = 3,
         grid_range: tuple[float, float] = (-1.0, 1.0),
         base_activation: str | Activation = "silu",
-        operator: str = "reference",
+        operator: str = "auto",
         *,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
@@ -159,7 +173,6 @@ class KAN(nn.Module):
         ]
         self.layers = nn.ModuleList(layers)
         first = layers[0]
-        self.operator: str = first.operator
         self.config: dict[str, Any] = {
             "model": "kan",
             "layer_widths": list(self.layer_widths),
@@ -169,6 +182,11 @@ class KAN(nn.Module):
             "base_activation": first.base_activation,
             "operator": operator,
         }
+
+    @property
+    def operator(self) -> str:
+        """The operator that computes the layers, where they lie now."""
+        return cast(KANLayer, self.layers[0]).operator
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:
@@ -183,6 +201,17 @@ class KAN(nn.Module):
             shares.append(cast(KANLayer, layer).out_of_grid_share(x))
             x = layer(x)
         return shares
+
+    def update_grid(self, x: Tensor, *, grid_eps: float = GRID_EPS, group: ProcessGroup | None = None) -> None:
+        """Move all knots to the samples x (..., layer_widths[0]), layer by layer, and keep the function; see
+        `grid.update_grids`. Collective where distributed."""
+        update_grids([cast(KANLayer, layer) for layer in self.layers], x, grid_eps, group)
+
+    def refine_grid(self, new_grid_size: int, *, group: ProcessGroup | None = None) -> None:
+        """Change the number of intervals of all layers and keep the function; see `grid.refine_grids`. All weights
+        become new parameters: make the optimizer and DDP anew. Collective where distributed."""
+        refine_grids([cast(KANLayer, layer) for layer in self.layers], new_grid_size, group)
+        self.config["grid_size"] = cast(KANLayer, self.layers[0]).grid_size
 
 
 def _grid_range(grid_range: tuple[float, float]) -> tuple[float, float]:

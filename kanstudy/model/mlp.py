@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kanstudy.model.kan import ACTIVATIONS, KAN, Activation, activation_name, float_type
+from kanstudy.model.kan import KAN, activation_name, float_type
+from kanstudy.model.reference import ACTIVATIONS, Activation
 from kanstudy.sizes import matched_hidden_width, matched_layer_widths, widths
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from kanstudy.model.bspline import resolve_operator
+from kanstudy.model.operators import resolve_operator
 from kanstudy.record import Fault, Round, write_record
 from kanstudy.spec import PointSpec, RunSpec, data_key
 from kanstudy.worker import conditions
@@ -66,7 +66,9 @@ class Measurement:
 
     def _open(self, point: PointSpec) -> PointState:
         ranks, members = self.ranks, self.ranks.members(point)
-        operator = None if point.operator is None else resolve_operator(point.operator)
+        operator = None
+        if point.operator is not None and point.spline_order is not None:
+            operator = resolve_operator(point.operator, self.run.device, point.spline_order)
         details = conditions.of_point(self.launch_conditions, point, members, operator)
         record, done = None, 0
         if ranks.rank == 0:

@@ -9,9 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.interpolate import BSpline
 
-from kanstudy import spec
 from kanstudy.model import bspline_basis
-from kanstudy.model.bspline import OPERATORS, resolve_operator, uniform_knots
+from kanstudy.model.bspline import uniform_knots
 
 ORDERS = range(6)
 GRIDS = (1, 2, 5, 20, 200)
@@ -224,15 +223,3 @@ X = torch.zeros(4, 2)
 def test_bad_arguments_are_named(x, knots, order, error, message):
     with pytest.raises(error, match=message):
         bspline_basis(x, knots, order)
-
-
-def test_operators_by_name():
-    assert resolve_operator("reference") == "reference"
-    assert resolve_operator("auto") == "reference"
-    for name in ("magic", "", None, ["reference"]):
-        with pytest.raises(ValueError, match="operator"):
-            resolve_operator(name)
-
-
-def test_every_operator_can_be_named_in_a_specification() -> None:
-    assert set(OPERATORS) | {"auto"} == set(spec.OPERATORS)

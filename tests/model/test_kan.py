@@ -208,7 +208,7 @@ def test_a_state_without_grids_or_of_another_grid_is_refused():
 
 
 def test_configuration_is_json_and_builds_the_same_architecture():
-    model = KAN((3, 4, 1), 7, 2, (-2, 2), F.gelu, "auto")
+    model = KAN((3, 4, 1), 7, 2, (-2, 2), F.gelu, "reference")
     config = json.loads(json.dumps(model.config))
     assert config.pop("model") == "kan"
     again = KAN(**config)

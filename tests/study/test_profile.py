@@ -72,7 +72,7 @@ WRONG = [
     ("models = ['kan', 'cnn']", STRONG, ["[study] models = ['kan', 'cnn']", "each item one of kan, mlp"]),
     ("models = 'kan'", STRONG, ["[study] models = 'kan'", "a list"]),
     ("models = []", STRONG, ["[study] models = []", "a list of at least one item"]),
-    ("operator = 'fast'", STRONG, ["[study] operator = 'fast'", "one of auto, reference"]),
+    ("operator = 'fast'", STRONG, ["[study] operator = 'fast'", "one of auto, reference, compiled, fused"]),
     ("tf32 = 1", STRONG, ["[study] tf32 = 1", "true or false"]),
     ("description = 3", STRONG, ["[study] description = 3", "text"]),
     ("", STRONG.replace("[3]", "3"), ["hidden_widths = 3", "a list"]),

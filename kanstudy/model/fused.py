@@ -1,0 +1,210 @@
+"""The fused operator: a KAN layer on the CPU that never stores its expansion.
+
+A chunk of rows is expanded into a scratch buffer that stays in cache and multiplied there; backward expands again
+instead of remembering, so that only the input and the weight are kept for it. Kernels are serial and a product runs on
+one thread: the chunks are what `torch.get_num_threads()` threads share, never more of them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from kanstudy.model.kernels import Basis
+from kanstudy.model.reference import kan_linear
+
+FEWEST_ROWS, MOST_ROWS = 128, 512
+"""Rows of a chunk. In fewer the product's own packing of the weight shows, more buy nothing."""
+FEWEST_MULTIPLICATIONS = 10**8
+"""A product, about 2 ms on a core, below which waking threads costs more than sharing brings."""
+BUFFER_ELEMENTS = 3 * 2**19
+"""How many elements of the expansion a chunk has, where its rows allow: 6 MiB of float32 stay in the last cache."""
+
+_aten = torch.ops.aten
+_WRITE_BASE: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "silu": lambda x, out: _aten.silu.out(x, out=out),
+    "gelu": lambda x, out: _aten.gelu.out(x, out=out),
+    "tanh": lambda x, out: torch.tanh(x, out=out),
+    "identity": lambda x, out: out.copy_(x),
+}
+"""Activations, written into a plane: a temporary of a chunk's size would cost a pass through the cache."""
+_WRITE_BASE_GRADIENT: dict[str, Callable[[Tensor, Tensor, Tensor], Any]] = {
+    "silu": lambda gradient, x, out: _aten.silu_backward.grad_input(gradient, x, grad_input=out),
+    "gelu": lambda gradient, x, out: _aten.gelu_backward.grad_input(gradient, x, grad_input=out),
+    "tanh": lambda gradient, x, out: _aten.tanh_backward.grad_input(gradient, x.tanh(), grad_input=out),
+    "identity": lambda gradient, x, out: out.copy_(gradient),
+}
+_bases = WeakTensorKeyDictionary()
+_scratch = threading.local()
+
+
+def kan_linear_fused(x: Tensor, knots: Tensor, weight: Tensor, spline_order: int, base_activation: str) -> Tensor:
+    """`reference.kan_linear` on the CPU, for spline_order >= 1: x (..., in) to (..., out); arguments taken as checked.
+
+    Under autocast the products are of its type, the basis of the input's. Gradients of gradients go by the reference.
+    """
+    product_type = x.dtype
+    if torch.is_autocast_enabled("cpu") and x.dtype == torch.float32:
+        product_type = torch.get_autocast_dtype("cpu")
+    rows = x.reshape(-1, x.shape[-1])
+    y = _KANLinear.apply(rows, knots, weight, spline_order, base_activation, product_type)
+    return y.reshape(*x.shape[:-1], weight.shape[0])
+
+
+class _KANLinear(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, knots: Tensor, weight: Tensor, order: int, activation: str, product_type: torch.dtype
+    ) -> Tensor:
+        ctx.save_for_backward(x, knots, weight)
+        ctx.settings = (order, activation, product_type)
+        x = x.detach().contiguous()
+        basis = _basis_of(knots, order)
+        transposed = weight.detach().to(product_type).t()
+        y = torch.empty(len(x), len(weight), dtype=product_type)
+
+        def multiply(start: int, stop: int) -> None:
+            for rows, planes, product in _chunks(start, stop, weight.shape[1], x.dtype, product_type):
+                _expand(basis, x[rows], activation, planes)
+                torch.mm(_copied(planes, product), transposed, out=y[rows])
+
+        _share_rows(len(x), _multiplications(x, weight), multiply)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, y_gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, knots, weight = ctx.saved_tensors
+        order, activation, product_type = ctx.settings
+        needs_x, _, needs_weight, *_ = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # the gradient itself is to be differentiated
+            wanted = [tensor for tensor, needed in ((x, needs_x), (weight, needs_weight)) if needed]
+            with torch.autocast("cpu", dtype=product_type, enabled=product_type != x.dtype):
+                y = kan_linear(x, knots, weight, order, activation)
+            found = list(torch.autograd.grad(y, wanted, y_gradient, create_graph=True))
+            return found.pop(0) if needs_x else None, None, found.pop(0) if needs_weight else None, None, None, None
+        x, y_gradient = x.detach().contiguous(), y_gradient.contiguous()
+        basis = _basis_of(knots, order)
+        multiplied = weight.detach().to(product_type)
+        x_gradient = torch.empty_like(x) if needs_x else None
+
+        def differentiate(start: int, stop: int) -> Tensor | None:
+            """The gradient of x in these rows; that of the weight is these rows' share."""
+            share = torch.zeros_like(weight) if needs_weight else None
+            for rows, planes, product in _chunks(start, stop, weight.shape[1], x.dtype, product_type):
+                if share is not None:
+                    _expand(basis, x[rows], activation, planes)
+                    _add_product(share, y_gradient[rows].t(), _copied(planes, product))
+                if x_gradient is not None:
+                    torch.mm(y_gradient[rows], multiplied, out=product)
+                    _copied(product, planes)
+                    _WRITE_BASE_GRADIENT[activation](planes[:, -x.shape[1] :], x[rows], x_gradient[rows])
+                    basis.contract(x[rows].numpy(), planes.numpy(), x_gradient[rows].numpy())
+            return share
+
+        total, *shares = _share_rows(len(x), _multiplications(x, weight), differentiate)
+        if shares and total is not None:
+            # not by this thread: torch's own threads, once woken, keep spinning beside those of the next layer
+            _pool(torch.get_num_threads(), os.getpid()).submit(_add_all, total, shares).result()
+        return x_gradient, None, total, None, None, None
+
+
+def _expand(basis: Basis, x: Tensor, activation: str, planes: Tensor) -> None:
+    basis.expand(x.numpy(), planes.numpy())
+    _WRITE_BASE[activation](x, planes[:, -x.shape[1] :])
+
+
+def _copied(source: Tensor, target: Tensor) -> Tensor:
+    """The target with the source's values; where both products and basis have one type they are one buffer."""
+    return target if target is source else target.copy_(source)
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    else:  # sums of many chunks stay in the higher type
+        total += left @ right
+
+
+def _add_all(total: Tensor, shares: list[Tensor]) -> None:
+    for share in shares:
+        total += share
+
+
+def _multiplications(x: Tensor, weight: Tensor) -> int:
+    """The work of one product; evaluating an element of the expansion costs about as much as 32 multiplications."""
+    return len(x) * weight.shape[1] * (len(weight) + 32)
+
+
+def _chunks(
+    start: int, stop: int, columns: int, dtype: torch.dtype, product_type: torch.dtype
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Slices of nearly equal length of the rows from start to stop; for each a buffer of the basis' type and one of
+    the products', (rows, columns), which are one where the types are."""
+    most = min(max(BUFFER_ELEMENTS // columns, FEWEST_ROWS), MOST_ROWS)
+    number = -(-(stop - start) // most)
+    for index in range(number):
+        rows = slice(start + (stop - start) * index // number, start + (stop - start) * (index + 1) // number)
+        shape = (rows.stop - rows.start, columns)
+        planes = _buffer(dtype, *shape)
+        yield rows, planes, planes if product_type == dtype else _buffer(product_type, *shape)
+
+
+def _buffer(dtype: torch.dtype, rows: int, columns: int) -> Tensor:
+    """This thread's scratch memory of a type: kept, since fresh memory would cost a page fault every 4 KiB."""
+    buffer: Tensor | None = getattr(_scratch, str(dtype), None)
+    if buffer is None or buffer.numel() < rows * columns:
+        buffer = torch.empty(rows * columns, dtype=dtype)
+        setattr(_scratch, str(dtype), buffer)
+    return buffer[: rows * columns].view(rows, columns)
+
+
+def _share_rows(rows: int, multiplications: int, work: Callable[[int, int], Any]) -> list[Any]:
+    """work(start, stop) on all rows, shared among as many threads as torch may use; its results in order of rows."""
+    threads = min(torch.get_num_threads(), rows // FEWEST_ROWS)
+    if threads < 2 or multiplications < FEWEST_MULTIPLICATIONS:
+        return [work(0, rows)]
+    edges = [rows * index // threads for index in range(threads + 1)]
+    return list(_pool(torch.get_num_threads(), os.getpid()).map(work, edges[:-1], edges[1:]))
+
+
+@lru_cache(maxsize=1)
+def _pool(threads: int, process_id: int) -> ThreadPoolExecutor:
+    """Threads whose products run on one thread each; `process_id` gives a forked process its own."""
+    all_started = threading.Barrier(threads)
+
+    def start() -> None:
+        torch.get_num_threads()  # torch overwrites what is set before its own first look
+        torch.set_num_threads(1)
+        all_started.wait()
+
+    pool = ThreadPoolExecutor(threads, "kan_linear", initializer=start)
+    for _ in range(threads):
+        pool.submit(int)
+    list(pool.map(int, range(threads)))
+    torch.set_num_threads(threads)  # a thread's setting is also the default of threads that torch starts later
+    return pool
+
+
+def _basis_of(knots: Tensor, order: int) -> Basis:
+    """The `Basis` of a layer's knots, made once as long as nobody writes to them."""
+    if knots.is_inference():  # such tensors do not count their changes
+        return _prepared(knots, order)
+    known = _bases.get(knots)
+    if known is None or known[:2] != (knots._version, order):
+        known = _bases[knots] = (knots._version, order, _prepared(knots, order))
+    return known[2]
+
+
+def _prepared(knots: Tensor, order: int) -> Basis:
+    basis = Basis(knots.detach().numpy(), order)
+    basis.compile()
+    return basis

@@ -1,0 +1,114 @@
+"""The operators that compute a KAN layer, and which of them works where.
+
+`reference` is plain PyTorch and works everywhere. `fused` is for CPUs, needs numba and a spline order of 1 or more.
+`compiled` is the reference through torch.compile: for GPUs, and for CPUs with a C++ compiler.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import sysconfig
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from kanstudy.model.reference import kan_linear
+from kanstudy.spec import OPERATORS
+
+Operator = Callable[[Tensor, Tensor, Tensor, int, str], Tensor]
+"""x (..., in), knots (in, m), weight, spline_order, base_activation to (..., out), as `reference.kan_linear`."""
+
+_BEST_FIRST = {"cpu": ("fused", "compiled", "reference"), "cuda": ("compiled", "reference")}
+
+
+def resolve_operator(name: str, device: str = "cpu", spline_order: int = 3) -> str:
+    """The operator that `name` stands for on a type of device: `auto` is the fastest that works there.
+
+    Raises `ValueError` for an unknown name, and for an operator that does not work here, with the reason. `auto`
+    warns once where the fastest lacks something that could be installed.
+    """
+    if not isinstance(name, str) or name not in OPERATORS:
+        raise ValueError(f"operator = {name!r}: must be one of {', '.join(OPERATORS)}")
+    if name == "auto":
+        return _fastest(device, spline_order)
+    obstacle = _unsuitable(name, device, spline_order) or _missing(name, device)
+    if obstacle:
+        raise ValueError(f"operator = {name!r}: {obstacle}; use auto or reference")
+    return name
+
+
+def operator_named(name: str) -> Operator:
+    """The function of a resolved operator."""
+    return {"reference": kan_linear, "compiled": _compiled, "fused": _fused}[name]
+
+
+@cache
+def _fastest(device: str, spline_order: int) -> str:
+    best = None
+    for name in _BEST_FIRST.get(device, ("reference",)):
+        if _unsuitable(name, device, spline_order):
+            continue
+        best = best or name
+        if not _missing(name, device):
+            if name != best:
+                reason = _missing(best, device)
+                warnings.warn(f"operator auto: {name}, since for {best} {reason}", stacklevel=2)
+            return name
+    raise AssertionError("the reference works everywhere")
+
+
+def _unsuitable(name: str, device: str, spline_order: int) -> str | None:
+    """Why the operator is not made for this, None where it is."""
+    if name == "fused" and device != "cpu":
+        return f"works on the CPU, not on {device}"
+    if name == "fused" and spline_order == 0:
+        return "has no spline order 0"
+    if name == "compiled" and device not in _BEST_FIRST:
+        return f"works on {' and '.join(_BEST_FIRST)}, not on {device}"
+    return None
+
+
+@cache
+def _missing(name: str, device: str) -> str | None:
+    """What the operator lacks on this machine, None where it lacks nothing."""
+    if name == "fused":
+        return None if _imports("numba") else "numba cannot be imported (pip install numba)"
+    if name == "compiled" and device == "cuda" and not _imports("triton"):
+        return "triton cannot be imported"
+    if name == "compiled":
+        compiler = os.environ.get("CXX", "g++") if device == "cpu" else os.environ.get("CC", "gcc")
+        if not shutil.which(compiler):
+            return f"there is no compiler {compiler} (CXX names another)"
+        if not Path(sysconfig.get_path("include"), "Python.h").exists():
+            return "the headers of Python are not installed"
+    return None
+
+
+@cache
+def _imports(package: str) -> bool:
+    try:
+        importlib.import_module(package)
+    except ImportError:
+        return False
+    return True
+
+
+def _compiled(x: Tensor, knots: Tensor, weight: Tensor, spline_order: int, base_activation: str) -> Tensor:
+    return _compiled_reference()(x, knots, weight, spline_order, base_activation)
+
+
+@cache
+def _compiled_reference() -> Operator:
+    return torch.compile(kan_linear)
+
+
+def _fused(x: Tensor, knots: Tensor, weight: Tensor, spline_order: int, base_activation: str) -> Tensor:
+    from kanstudy.model.fused import kan_linear_fused  # only where numba is there
+
+    return kan_linear_fused(x, knots, weight, spline_order, base_activation)
