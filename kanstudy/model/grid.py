@@ -1,16 +1,13 @@
 """Grids that follow the data: knots moved to the samples, grids made finer, and the edges' functions kept.
 
 The knots follow Liu et al. 2024, "KAN: Kolmogorov-Arnold Networks", arXiv 2404.19756: a blend of the samples' quantiles
-and a uniform grid over their range (`grid_eps`). The spline of an edge is then replaced by its projection onto the
-splines of the new grid: the nearest in least squares, every interval of the new grid having the same weight. Since the
-intervals follow the data, that weighs an error as the data do, and yet no interval goes without weight, so that the
-problem is well-posed whatever the samples. The integrals are exact (Gauss-Legendre between all knots, old and new): a
-spline that the new grid can hold comes back to rounding, and a second update by the same samples changes nothing. All
-of it is computed on the CPU in float64, for a GPU too.
+and a uniform grid over their range (`grid_eps`). The spline of an edge is then replaced by the nearest one on the new
+grid (`refit`), so that a second update by the same samples changes nothing. What no layer can keep is the spline
+outside the new grid, and any detail finer than the new grid's intervals. All of it is computed on the CPU, for a GPU
+too.
 
-What no layer can keep is the spline outside the new grid, and any detail finer than the new grid's intervals. A grid
-reaches from the least sample to the greatest: heavy tails stretch its outer intervals, and its least spacing with them,
-until the bulk has few knots left. Normalise or clip such inputs first.
+A grid reaches from the least sample to the greatest: heavy tails stretch its outer intervals, and its least spacing
+with them, until the bulk has few knots left. Normalise or clip such inputs first.
 
 Distributed: with a group, or torch.distributed initialised, both functions are collective and every rank of the group
 must call them. Samples are those of all ranks, in shards of any size, and all ranks leave with the same bits in knots
@@ -19,17 +16,19 @@ and weights, or with an error and nothing changed.
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.parallel import DistributedDataParallel
 
-from kanstudy.model.bspline import basis_reference, matching_input, uniform_knots
+from kanstudy.model.bspline import matching_input, uniform_knots
+from kanstudy.model.refit import refitted
 from kanstudy.sizes import whole_number
 
 if TYPE_CHECKING:
@@ -48,8 +47,6 @@ MOST_SAMPLES = 2**15
 0.3 % of the rows (a standard error), little against the 20 % of an interval of 5 and enough for 200, and a layer of
 784 inputs needs 100 MB. Ranges and the search for NaN take every row."""
 _ROWS_AT_ONCE = 8192
-_ELEMENTS_AT_ONCE = 2**22
-_LEAST_EIGENVALUE = 1e-13
 
 
 @torch.no_grad()
@@ -86,7 +83,7 @@ def update_grids(layers: Sequence[KANLayer], x: Tensor, grid_eps: float, group: 
             changed = (knots != old).any(dim=1)
             weight = layer.weight.cpu().clone()
             edges = weight.unflatten(1, (-1, layer.in_features))
-            edges[:, :, changed] = _refitted(edges[:, :, changed], old[changed], knots[changed], layer.spline_order)
+            edges[:, :, changed] = refitted(edges[:, :, changed], old[changed], knots[changed], layer.spline_order)
             moved.append(ranks.agreed(knots, weight, layer))
     for layer, state in zip(layers, moved, strict=True):
         layer.knots.copy_(state["knots"])
@@ -104,15 +101,17 @@ def refine_grids(layers: Sequence[KANLayer], new_grid_size: int, group: dist.Pro
     and a multiple of the old size keeps every old knot, so that the function stays the same to rounding inside the
     grid. A smaller size is allowed.
 
-    `weight` becomes a new parameter of another shape: make the optimizer and DDP anew afterwards. An old optimizer
-    would go on with the old weight, without an error; a DDP wrapper made before fails in its second step. (A module
-    cannot see that it is wrapped.)
+    `weight` becomes a new parameter of another shape: make the optimizer and DDP anew afterwards. The old ones would go
+    on with the old weights, without an error: an old wrapper would train every rank by itself. Hence `RuntimeError`
+    where one is still alive on any rank.
 
-    Raises `ValueError` for a size that is no whole number >= 1, that the layers' type cannot hold over the range, and
-    for non-finite weights; nothing is changed then.
+    Raises `ValueError` for a size that is no whole number >= 1 or that the layers' type cannot hold over the range, and
+    for non-finite weights. Nothing is changed by a call that raises.
     """
     size = whole_number("new_grid_size", new_grid_size, 1)
     ranks = _Ranks(group, layers[0].knots.device)
+    if any(ranks.of_each(ranks.distributed and _is_wrapped(layers))):
+        raise RuntimeError("DistributedDataParallel still wraps this model: delete the wrapper, refine, and wrap anew")
     refined = []
     for layer in layers:
         order, old = layer.spline_order, layer.knots.cpu()
@@ -121,7 +120,7 @@ def refine_grids(layers: Sequence[KANLayer], new_grid_size: int, group: dist.Pro
         if not _resolved(knots).all():
             raise ValueError(f"new_grid_size = {size}: {old.dtype} cannot tell so many knots apart in a layer's range")
         edges = layer.weight.cpu().unflatten(1, (-1, layer.in_features))
-        weight = _refitted(edges, old, knots, order).flatten(1)
+        weight = refitted(edges, old, knots, order).flatten(1)
         refined.append(ranks.agreed(knots, weight, layer))
     for layer, state in zip(layers, refined, strict=True):
         layer.grid_size = size
@@ -136,7 +135,8 @@ class _Ranks:
     def __init__(self, group: dist.ProcessGroup | None, device: torch.device) -> None:
         self.device = device
         self.group, self.rank, self.size = group, 0, 1
-        if group is not None or (dist.is_available() and dist.is_initialized()):
+        self.distributed = dist.is_available() and dist.is_initialized()
+        if self.distributed:
             self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         if self.rank < 0:
             raise ValueError("group: this rank is not in it, so it must not call")
@@ -163,6 +163,13 @@ class _Ranks:
         if not state["weight"].isfinite().all():
             raise ValueError(f"weight of KANLayer({layer.extra_repr()}) is not finite; no grid was changed")
         return state
+
+
+def _is_wrapped(layers: Sequence[KANLayer]) -> bool:
+    """Whether a DDP wrapper of a layer is alive. A module does not know its wrappers: look at every object there is."""
+    gc.collect()  # wrappers that are garbage already
+    wrappers = [thing for thing in gc.get_objects() if issubclass(type(thing), DistributedDataParallel)]
+    return any(part is layer for wrapper in wrappers for part in wrapper.modules() for layer in layers)
 
 
 def _rows_of(x: Tensor, layer: KANLayer, ranks: _Ranks) -> Tensor:
@@ -259,37 +266,3 @@ def _resolved(knots: Tensor) -> Tensor:
     """Where knots (in, m) are finite and no interval is narrower than the finest."""
     finest = FINEST_GAP * torch.finfo(knots.dtype).eps * knots.abs().amax(1)
     return knots.isfinite().all(1) & (knots.double().diff().amin(1) >= finest)
-
-
-def _refitted(edges: Tensor, old: Tensor, new: Tensor, spline_order: int) -> Tensor:
-    """Weights (out, terms, in) for the new knots, whose last term, the base term's, stays."""
-    splines = edges[:, :-1].double()
-    parts = []
-    points = (old.shape[1] + new.shape[1]) * (spline_order + 1)
-    at_once = max(1, _ELEMENTS_AT_ONCE // (points * (old.shape[1] + new.shape[1])))
-    for part in range(0, len(old), at_once):
-        features = slice(part, part + at_once)
-        projection = _projection(old[features].double(), new[features].double(), spline_order)
-        parts.append(torch.einsum("ijk,oki->oji", projection, splines[..., features]))
-    fitted = torch.cat(parts, dim=2) if parts else splines
-    return torch.cat([fitted.to(edges.dtype), edges[:, -1:]], dim=1)
-
-
-def _projection(old: Tensor, new: Tensor, spline_order: int) -> Tensor:
-    """The matrices (in, n_new, n_old) that take coefficients on old knots to those of the nearest spline on new ones,
-    in the sense of the module; float64."""
-    grid = new[:, spline_order : new.shape[1] - spline_order].contiguous()
-    breaks = torch.cat([grid, old.clamp(grid[:, :1], grid[:, -1:])], dim=1).sort(dim=1).values
-    length, middle = breaks.diff(), (breaks[:, 1:] + breaks[:, :-1]) / 2
-    nodes, shares = (torch.from_numpy(values) for values in np.polynomial.legendre.leggauss(spline_order + 1))
-    points = middle[..., None] + length[..., None] / 2 * nodes
-    interval = torch.searchsorted(grid, middle, right=True).clamp(1, grid.shape[1] - 1) - 1
-    weights = (length / grid.diff().gather(1, interval))[..., None] * (shares / 2)
-    x, root = points.flatten(1).t(), weights.sqrt().flatten(1).t()[:, None]
-    new_basis, old_basis = (root * basis_reference(x, knots, spline_order) for knots in (new, old))
-    gram = torch.einsum("pji,pki->ijk", new_basis, new_basis)
-    mixed = torch.einsum("pji,pki->ijk", new_basis, old_basis)
-    # basis functions of one size: those at the edge have little inside the grid
-    scale = gram.diagonal(dim1=1, dim2=2).rsqrt()
-    inverse = torch.linalg.pinv(scale[:, :, None] * gram * scale[:, None], rtol=_LEAST_EIGENVALUE, hermitian=True)
-    return scale[:, :, None] * (inverse @ (scale[:, :, None] * mixed))
