@@ -254,11 +254,13 @@ def _at_even_indices(values: Tensor, count: int) -> Tensor:
 
 
 def _extended(grid: Tensor, spline_order: int) -> Tensor:
-    """The grid (in, n) with spline_order more knots on each side, in steps of its outermost intervals: longer steps
-    beside a narrow interval would leave the outermost basis functions almost nothing inside the grid."""
+    """The grid (in, n) with spline_order more knots on each side, in equal steps: of the outermost interval, or of the
+    mean one where that is narrower. Longer steps beside a narrow interval would leave the outermost basis functions
+    almost nothing inside the grid, and those beside a wide one make their coefficients large for nothing."""
+    mean = (grid[:, -1:] - grid[:, :1]) / (grid.shape[1] - 1)
     steps = torch.arange(1, spline_order + 1, dtype=grid.dtype)
-    left = grid[:, :1] - (grid[:, 1:2] - grid[:, :1]) * steps.flip(0)
-    right = grid[:, -1:] + (grid[:, -1:] - grid[:, -2:-1]) * steps
+    left = grid[:, :1] - (grid[:, 1:2] - grid[:, :1]).minimum(mean) * steps.flip(0)
+    right = grid[:, -1:] + (grid[:, -1:] - grid[:, -2:-1]).minimum(mean) * steps
     return torch.cat([left, grid, right], dim=1)
 
 

@@ -114,11 +114,22 @@ def test_the_grid_is_the_documented_blend():
     adaptive[0], adaptive[-1] = low, high
     expected = 0.3 * np.linspace(low, high, 5) + 0.7 * adaptive
     np.testing.assert_allclose(grid_of(layer).T, expected, rtol=0, atol=1e-12)
+    mean, gaps = (high - low) / 4, np.diff(expected, axis=0)
     for side, step in (
-        (layer.knots[:, :4], expected[1] - expected[0]),
-        (layer.knots[:, -4:], expected[4] - expected[3]),
+        (layer.knots[:, :4], np.minimum(gaps[0], mean)),
+        (layer.knots[:, -4:], np.minimum(gaps[3], mean)),
     ):
         np.testing.assert_allclose(side.diff(), np.repeat(step[:, None], 3, axis=1), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["normal", "heavy tails"])
+@pytest.mark.parametrize("order", [3, 5])
+def test_coefficients_keep_their_size_beside_wide_intervals(kind, order):
+    for seed in range(5):
+        layer = seeded(lambda: KANLayer(1, 8, 5, order, (-3, 3), operator="reference"), seed)
+        before = layer.weight[:, :-1].abs().max().item()
+        layer.update_grid(torch.from_numpy(samples(kind, 1000, 1, seed)).float().clamp(-3.5, 3.5))
+        assert layer.weight[:, :-1].abs().max() < 40 * before
 
 
 def test_whole_knots_are_not_spent_on_one_repeated_value():
