@@ -26,6 +26,7 @@ from kanstudy.analysis.paired import PairedArms
 from kanstudy.analysis.results import fault_text
 from kanstudy.analysis.series import WORK_KEYS, series_labels
 from kanstudy.record import Record
+from kanstudy.spec import PointSpec
 
 _NAMES = ("batch", "heterogeneity", "contention", "ddp", "synchronisation", "data_movement")
 FACTORS = dict(zip(_NAMES, itertools.pairwise(CHAIN), strict=True))
@@ -65,9 +66,9 @@ def efficiency(record: Record) -> Efficiency:
     """The efficiency of a record with all that belongs to it, over its undisturbed rounds."""
     arms, everything = PairedArms(record), PairedArms(record, all_rounds=True)
     base, scale = baseline(record, everything)
-    links = _links(record)
-    complete = all(arms.has(*pair) for pair in links.values())
-    factors = {name: arms.ratio(*pair, scale=scale if name == "batch" else 1.0) for name, pair in links.items()}
+    pairs = links(record)
+    complete = all(arms.has(*pair) for pair in pairs.values())
+    factors = {name: arms.ratio(*pair, scale=scale if name == "batch" else 1.0) for name, pair in pairs.items()}
     value = arms.ratio(base, "ddp", scale)
     notes = [quality(record, arms)]
     if arms.n and not arms.has(base, "ddp"):
@@ -178,8 +179,8 @@ def baseline(record: Record, arms: PairedArms) -> tuple[str, float]:
     return ("serial_global", 1 / record.world_size) if record.scaling == "strong" else ("serial_local_mean", 1.0)
 
 
-def _links(record: Record) -> dict[str, tuple[str, str]]:
-    """The factors that apply to a record, with their links."""
+def links(record: Record | PointSpec) -> dict[str, tuple[str, str]]:
+    """The factors that apply to a point or its record, with the links of the chain; the first link is the baseline."""
     if record.world_size > 1:
         return {name: pair for name, pair in FACTORS.items() if record.scaling == "strong" or name != "batch"}
     base = "serial_global" if "serial_global" in record.arms else "serial_local"
