@@ -11,20 +11,28 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.caching import FunctionCache
 
 Kernel = Callable[..., None]
 LONGEST_WAIT_S = 60.0
 """How long to wait for another process that compiles; several times what it needs."""
 
 
+class _Cache(FunctionCache):
+    """numba's, but a full disk does not stop who only wanted to keep what it has compiled."""
+
+    def save_overload(self, *signature_and_code: Any) -> None:
+        with contextlib.suppress(OSError):
+            super().save_overload(*signature_and_code)
+
+
 def compiled(function: Kernel) -> Kernel:
     """`function` without the GIL, compiled at its first call or loaded from an earlier process' cache."""
     # NaN keeps its meaning: only these two liberties are taken with floating-point numbers
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
-    try:
-        return numba.njit(function, cache=True, **options)
-    except RuntimeError:  # no folder that could hold the cache, as in a read-only installation without a home
-        return numba.njit(function, **options)
+    kernel: Any = numba.njit(function, nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
+    with contextlib.suppress(RuntimeError):  # no folder that could hold it, as in a read-only installation without home
+        kernel._cache = _Cache(function)
+    return kernel
 
 
 @contextlib.contextmanager

@@ -50,8 +50,12 @@ _scratch = threading.local()
 def kan_linear_fused(x: Tensor, knots: Tensor, weight: Tensor, spline_order: int, base_activation: str) -> Tensor:
     """`reference.kan_linear` on the CPU, for spline_order >= 1: x (..., in) to (..., out); arguments taken as checked.
 
-    Under autocast the products are of its type, the basis of the input's. Gradients of gradients go by the reference.
+    Under autocast the products are of its type, the basis of the input's. What the kernels cannot do goes by the
+    reference: gradients of gradients and of knots, torch.func's transforms, tracing.
     """
+    transformed = torch._C._are_functorch_transforms_active() or torch._C._is_tracing()
+    if transformed or knots.requires_grad or weight.dtype != x.dtype:  # the last is for it to refuse
+        return kan_linear(x, knots, weight, spline_order, base_activation)
     product_type = x.dtype
     if torch.is_autocast_enabled("cpu") and x.dtype == torch.float32:
         product_type = torch.get_autocast_dtype("cpu")
@@ -65,12 +69,12 @@ class _KANLinear(Function):
     def forward(
         ctx: Any, x: Tensor, knots: Tensor, weight: Tensor, order: int, activation: str, product_type: torch.dtype
     ) -> Tensor:
-        ctx.save_for_backward(x, knots, weight)
-        ctx.settings = (order, activation, product_type)
-        x = x.detach().contiguous()
         basis = _basis_of(knots, order)
+        ctx.save_for_backward(x, weight)
+        ctx.settings = (basis, activation, product_type)
+        x = x.detach().contiguous()
         transposed = weight.detach().to(product_type).t()
-        y = torch.empty(len(x), len(weight), dtype=product_type)
+        y = _writable(product_type, len(x), len(weight))
 
         def multiply(start: int, stop: int) -> None:
             for rows, planes, product in _chunks(start, stop, weight.shape[1], x.dtype, product_type):
@@ -82,17 +86,18 @@ class _KANLinear(Function):
 
     @staticmethod
     def backward(ctx: Any, y_gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, knots, weight = ctx.saved_tensors
-        order, activation, product_type = ctx.settings
+        x, weight = ctx.saved_tensors
+        basis, activation, product_type = ctx.settings
         needs_x, _, needs_weight, *_ = ctx.needs_input_grad
         if torch.is_grad_enabled():  # the gradient itself is to be differentiated
+            # as tensors of this layer alone: x may have come from the same weight
+            x, weight = x.view_as(x), weight.view_as(weight)
             wanted = [tensor for tensor, needed in ((x, needs_x), (weight, needs_weight)) if needed]
             with torch.autocast("cpu", dtype=product_type, enabled=product_type != x.dtype):
-                y = kan_linear(x, knots, weight, order, activation)
+                y = kan_linear(x, torch.from_numpy(basis.knots), weight, basis.order, activation)
             found = list(torch.autograd.grad(y, wanted, y_gradient, create_graph=True))
             return found.pop(0) if needs_x else None, None, found.pop(0) if needs_weight else None, None, None, None
-        x, y_gradient = x.detach().contiguous(), y_gradient.contiguous()
-        basis = _basis_of(knots, order)
+        x, y_gradient = x.detach().contiguous(), y_gradient.detach().contiguous()
         multiplied = weight.detach().to(product_type)
         x_gradient = torch.empty_like(x) if needs_x else None
 
@@ -162,9 +167,15 @@ def _buffer(dtype: torch.dtype, rows: int, columns: int) -> Tensor:
     """This thread's scratch memory of a type: kept, since fresh memory would cost a page fault every 4 KiB."""
     buffer: Tensor | None = getattr(_scratch, str(dtype), None)
     if buffer is None or buffer.numel() < rows * columns:
-        buffer = torch.empty(rows * columns, dtype=dtype)
+        buffer = _writable(dtype, rows * columns)
         setattr(_scratch, str(dtype), buffer)
     return buffer[: rows * columns].view(rows, columns)
+
+
+def _writable(dtype: torch.dtype, *shape: int) -> Tensor:
+    """New memory that every thread may write to at any time: one made in inference mode may not be outside it."""
+    with torch.inference_mode(False):
+        return torch.empty(shape, dtype=dtype)
 
 
 def _share_rows(rows: int, multiplications: int, work: Callable[[int, int], Any]) -> list[Any]:
@@ -195,16 +206,11 @@ def _pool(threads: int, process_id: int) -> ThreadPoolExecutor:
 
 
 def _basis_of(knots: Tensor, order: int) -> Basis:
-    """The `Basis` of a layer's knots, made once as long as nobody writes to them."""
-    if knots.is_inference():  # such tensors do not count their changes
-        return _prepared(knots, order)
-    known = _bases.get(knots)
-    if known is None or known[:2] != (knots._version, order):
-        known = _bases[knots] = (knots._version, order, _prepared(knots, order))
-    return known[2]
-
-
-def _prepared(knots: Tensor, order: int) -> Basis:
-    basis = Basis(knots.detach().numpy(), order)
-    basis.compile()
+    """The `Basis` of a layer's knots, made anew when their values are others: a look at them costs microseconds, and
+    not every write is counted as a new version."""
+    values = knots.detach().numpy()
+    basis = _bases.get(knots)
+    if basis is None or not basis.is_of(values, order):
+        basis = _bases[knots] = Basis(values, order)
+        basis.compile()
     return basis

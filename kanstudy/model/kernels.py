@@ -35,7 +35,7 @@ class Basis:
     """
 
     def __init__(self, knots: Array, spline_order: int) -> None:
-        self._shape = (knots.dtype, len(knots), knots.shape[1] - spline_order)
+        self.knots, self.order = knots.copy(), spline_order
         lowest, spacing = _straight_line(knots.astype(np.float64))
         self.is_uniform = spline_order >= 2 and _follows(knots, lowest, spacing)
         if self.is_uniform:
@@ -44,6 +44,11 @@ class Basis:
         else:
             self._expand, self._contract = _recurrence_kernels(spline_order)
             self._tables = _recurrence_tables(knots, spline_order)
+
+    def is_of(self, knots: Array, spline_order: int) -> bool:
+        """Whether it is the basis of these knots, value by value."""
+        same_kind = self.order == spline_order and self.knots.dtype == knots.dtype
+        return same_kind and np.array_equal(self.knots, knots)
 
     def expand(self, x: Array, planes: Array) -> None:
         """Write B_j(x_i) to planes[:, j·in + i]."""
@@ -55,9 +60,10 @@ class Basis:
 
     def compile(self) -> None:
         """Compile the kernels, or load what another process has compiled, before they are needed."""
-        dtype, features, planes = self._shape
+        dtype, features = self.knots.dtype, len(self.knots)
         key = (self._expand, dtype)
         if key not in _ready:
+            planes = self.knots.shape[1] - self.order
             x, expanded = np.zeros((1, features), dtype), np.zeros((1, planes * features), dtype)
             with one_process_at_a_time(self._expand):
                 self.expand(x, expanded)
@@ -80,7 +86,7 @@ def _follows(knots: Array, lowest: npt.NDArray[np.float64], spacing: npt.NDArray
 
 
 def _recurrence_tables(knots: Array, spline_order: int) -> tuple[Array, Array, Array]:
-    """Knots by row, with `spline_order` rows of padding before them; reciprocal widths; the value below the right edge.
+    """Knots by row, with `spline_order` rows of padding before them; reciprocal widths; the knot below the right edge.
 
     `inverse_width[d, j + spline_order]` is 1 / (knot j+d+1 - knot j), zero for an empty support and in the padding,
     where it makes every basis function zero.
@@ -92,7 +98,9 @@ def _recurrence_tables(knots: Array, spline_order: int) -> tuple[Array, Array, A
         width = rows[degree + 1 :] - rows[: -degree - 1]
         filled = inverse_width[degree, spline_order : spline_order + len(width)]
         np.divide(1, width, out=filled, where=width > 0)
-    below_edge = np.nextafter(rows[-1 - spline_order], knots.dtype.type(-np.inf))
+    right_edge = rows[-1 - spline_order]
+    # a knot, not the next number below: that of zero is a denormal, which may count as zero
+    below_edge = np.where(rows < right_edge, rows, knots.dtype.type(-np.inf)).max(axis=0)
     return padded, inverse_width, below_edge
 
 

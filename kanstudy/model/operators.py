@@ -57,10 +57,14 @@ def _fastest(device: str, spline_order: int) -> str:
         best = best or name
         if not _missing(name, device):
             if name != best:
-                reason = _missing(best, device)
-                warnings.warn(f"operator auto: {name}, since for {best} {reason}", stacklevel=2)
+                _warn_once(f"operator auto: {name}, since for {best} {_missing(best, device)}")
             return name
     raise AssertionError("the reference works everywhere")
+
+
+@cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, stacklevel=2)
 
 
 def _unsuitable(name: str, device: str, spline_order: int) -> str | None:
@@ -94,7 +98,7 @@ def _missing(name: str, device: str) -> str | None:
 def _imports(package: str) -> bool:
     try:
         importlib.import_module(package)
-    except ImportError:
+    except (ImportError, OSError):  # the latter where its shared libraries cannot be loaded
         return False
     return True
 
@@ -105,6 +109,10 @@ def _compiled(x: Tensor, knots: Tensor, weight: Tensor, spline_order: int, base_
 
 @cache
 def _compiled_reference() -> Operator:
+    # all layers of a process share one function, each order, activation, type and grad mode compiled apart; beyond
+    # torch's usual 8 it would go on uncompiled
+    limits = torch._dynamo.config
+    limits.recompile_limit = max(limits.recompile_limit, limits.accumulated_recompile_limit)
     return torch.compile(kan_linear)
 
 
