@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanstudy import __version__
-from kanstudy.study.batch import BAD_INPUT, FAILED, INTRODUCTION, NOTEBOOKS, OK
+from kanstudy.commands.errors import BadInput
+from kanstudy.study.batch import FAILED, INTRODUCTION, NOTEBOOKS, OK
 
 if TYPE_CHECKING:
     from kanstudy.study.batch import Batch
@@ -30,12 +31,6 @@ Exit codes:
   3    every point is final, but some ran out of memory (oom) or diverged (nan)
   4    stopped by --max-minutes; the same command goes on
   130  interrupted; the same command goes on"""
-
-
-class BadInput(click.ClickException):
-    """What was asked for cannot be done; nothing was started."""
-
-    exit_code = BAD_INPUT
 
 
 class _Cli(click.Group):
@@ -96,7 +91,7 @@ def run(
 ) -> None:
     """Measure, then make figures, tables and the report. What is measured already is not measured again.
 
-    Runs the notebooks in order: 00 (the KAN explained), the experiments 01 to 04, then 90 (figures and tables). The
+    Runs the notebooks in order: 00 (the KAN explained), the experiments 01 to 05, then 90 (figures and tables). The
     executed notebooks and report.html lie beside the records, the figures in figures/<profile>, or with
     --results-dir in D/figures.
 

@@ -17,7 +17,8 @@ ROOMS = {  # what each may import of kanstudy, besides itself and COMMON
     "worker": {"model"},
     "study": set(),
     "analysis": set(),
-    "cli": {"study", "analysis"},
+    "commands": {"study", "analysis"},
+    "cli": {"study", "analysis", "commands"},
 }
 LIGHT = {"numpy", "torch", "numba"}
 """Third-party packages of `model` and `worker`, so that the worker runs under a cluster's own PyTorch."""
