@@ -24,7 +24,9 @@ ARMS = ("serial_global", "serial_local", "concurrent", "ddp_noop", "ddp")
 
 SCALINGS = ("strong", "weak")
 MODELS = ("kan", "mlp")
-OPERATORS = ("auto", "reference", "compiled", "fused")
+NAMED_OPERATORS = ("reference", "compiled", "fused")
+"""The operators of a KAN layer, the slowest first; `auto` is the best of them that works."""
+OPERATORS = ("auto", *NAMED_OPERATORS)
 OPTIMIZERS = ("adam", "sgd")
 DTYPES = ("float32", "float64")
 PLACEMENTS = ("packed", "spread")

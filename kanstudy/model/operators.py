@@ -104,6 +104,9 @@ def _imports(package: str) -> bool:
 
 
 def _compiled(x: Tensor, knots: Tensor, weight: Tensor, spline_order: int, base_activation: str) -> Tensor:
+    if x.dim() > 1:
+        # one code for every batch size: else the first size would get code of its own, and times could not be compared
+        torch._dynamo.maybe_mark_dynamic(x, 0)
     return _compiled_reference()(x, knots, weight, spline_order, base_activation)
 
 

@@ -15,7 +15,14 @@ from kanstudy.spec import ARMS, PointSpec
 from kanstudy.study.data import DatasetInfo, describe
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import Profile
-from kanstudy.study.series import CommunicationOverhead, ModelSizeScaling, Series, StrongScaling, WeakScaling
+from kanstudy.study.series import (
+    CommunicationOverhead,
+    ModelSizeScaling,
+    OperatorScaling,
+    Series,
+    StrongScaling,
+    WeakScaling,
+)
 from kanstudy.study.strict import ProfileError, allowed
 
 __all__ = [
@@ -23,6 +30,7 @@ __all__ = [
     "ExperimentPlan",
     "communication_overhead",
     "model_size_scaling",
+    "operator_scaling",
     "plan",
     "strong_scaling",
     "weak_scaling",
@@ -54,11 +62,20 @@ def model_size_scaling(profile: Profile) -> dict[PointSpec, int]:
     return _points(profile, "model_size_scaling", _model_size_scaling)
 
 
+def operator_scaling(profile: Profile) -> dict[PointSpec, int]:
+    """Points and their rounds, none where there is one rank: operators x world sizes, the global batch stays.
+
+    Each point has one rank alone, and DDP with and without communication, under its own operator.
+    """
+    return _points(profile, "operator_scaling", _operator_scaling)
+
+
 EXPERIMENTS: dict[str, Callable[[Profile], dict[PointSpec, int]]] = {
     "strong_scaling": strong_scaling,
     "weak_scaling": weak_scaling,
     "communication_overhead": communication_overhead,
     "model_size_scaling": model_size_scaling,
+    "operator_scaling": operator_scaling,
 }
 """The experiments in running order."""
 
@@ -104,6 +121,8 @@ def _points(
             data = describe(series.dataset, series.n_samples or None, series.seed)
             # a control can be the same model for two neighbours of a sweep: one point
             own = dict.fromkeys(expand(series, data, profile.world_sizes), series.rounds)
+            for point in own:
+                _check_operator(point, profile)
         except ValueError as error:  # of the data, the specification or the sizes: all say what is wrong
             raise ProfileError(f"{where}: {error}") from error
         twice = own.keys() & points.keys()
@@ -181,6 +200,38 @@ def _model_size_scaling(series: ModelSizeScaling, data: DatasetInfo, world_sizes
                     **model,
                     **_common(series, data),
                 )
+
+
+def _operator_scaling(series: OperatorScaling, data: DatasetInfo, world_sizes: _WorldSizes) -> Iterator[PointSpec]:
+    names = series.operators
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ValueError(f"operators = {list(names)!r}: must be at least two, distinct")
+    if "kan" not in series.models:
+        raise ValueError(f"models = {list(series.models)!r}: must contain 'kan', an MLP has no operators")
+    kan = next(_models(series, data, series.hidden_widths, series.grid_size))
+    for world_size in world_sizes:
+        if world_size == 1:  # every point measures its own rank alone
+            continue
+        for name in names:
+            yield PointSpec(
+                experiment="operator_scaling",
+                scaling="strong",
+                world_size=world_size,
+                global_batch_size=series.global_batch_size,
+                arms=("serial_global", "ddp_noop", "ddp"),
+                **(kan | {"operator": name}),
+                **_common(series, data),
+            )
+
+
+def _check_operator(point: PointSpec, profile: Profile) -> None:
+    """Refuse here what would end a launch there."""
+    if point.operator == "fused" and profile.device != "cpu":
+        raise ValueError(
+            f"operator 'fused' is for CPUs, the device is {profile.device}: name 'compiled' or 'reference'"
+        )
+    if point.operator == "fused" and point.spline_order == 0:
+        raise ValueError("spline_order = 0: the operator 'fused' has orders from 1 on")
 
 
 def _models(

@@ -65,6 +65,7 @@ class ExperimentPlan:
                     "model": point.model,
                     "layer_widths": "-".join(map(str, point.layer_widths)),
                     "grid_size": point.grid_size,
+                    "operator": point.operator,
                     "world_size": point.world_size,
                     "local_batch_size": point.local_batch_size,
                     "global_batch_size": point.global_batch_size,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kanstudy.spec import DTYPES, MODELS, OPERATORS, OPTIMIZERS
+from kanstudy.spec import DTYPES, MODELS, NAMED_OPERATORS, OPERATORS, OPTIMIZERS
 from kanstudy.study.strict import key
 
 
@@ -80,11 +80,25 @@ class ModelSizeScaling(Series):
     global_batch_size: int = key()
 
 
+@dataclass(frozen=True, kw_only=True)
+class OperatorScaling(Series):
+    """The same KAN computed by each of several operators, on every world size above one.
+
+    `operators` are named one by one: `auto`, which chooses, is none of them. `fused` is for CPUs; on CUDA compare
+    `["reference", "compiled"]`. Of `models` only the KAN has operators.
+    """
+
+    hidden_widths: tuple[int, ...] = key()
+    global_batch_size: int = key()
+    operators: tuple[str, ...] = key(("reference", "fused"), one_of=NAMED_OPERATORS)
+
+
 SERIES: dict[str, type[Series]] = {
     "strong_scaling": StrongScaling,
     "weak_scaling": WeakScaling,
     "communication_overhead": CommunicationOverhead,
     "model_size_scaling": ModelSizeScaling,
+    "operator_scaling": OperatorScaling,
 }
 """The experiments in running order, and what one series of each may say."""
 

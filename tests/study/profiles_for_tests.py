@@ -37,6 +37,13 @@ hidden_widths_sweep = [[3], [4, 4]]
 grid_sizes = [3, 5]
 global_batch_size = 8
 """
+OPERATORS = """
+[[study.operator_scaling]]
+dataset = "synthetic:4:1"
+n_samples = 64
+hidden_widths = [3]
+global_batch_size = 8
+"""
 MACHINE = """
 [machine]
 device = "cpu"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from profiles_for_tests import COMMUNICATION, MODEL_SIZE, STRONG, WEAK, profile_of
+from profiles_for_tests import COMMUNICATION, MACHINE, MODEL_SIZE, OPERATORS, STRONG, WEAK, profile_of
 
 from kanstudy.sizes import kan_parameters, mlp_parameters
 from kanstudy.spec import ARMS
@@ -105,6 +105,58 @@ def test_model_size_scaling_crosses_widths_and_grids_at_the_largest_world_size(t
     ]
     assert {(p.world_size, p.arms) for p in points} == {(4, ("serial_global", "ddp_noop", "ddp"))}
     assert {p.world_size for p in experiments.model_size_scaling(profile_of(tmp_path, MODEL_SIZE, machine=ONE))} == {1}
+
+
+def test_operator_scaling_has_every_operator_on_every_world_size_above_one(tmp_path):
+    points = list(experiments.operator_scaling(profile_of(tmp_path, OPERATORS, machine=UP_TO_4)))
+    assert [(p.world_size, p.operator) for p in points] == [
+        (2, "reference"),
+        (2, "fused"),
+        (4, "reference"),
+        (4, "fused"),
+    ]
+    assert {p.arms for p in points} == {("serial_global", "ddp_noop", "ddp")}
+    assert {(p.scaling, p.global_batch_size, p.model) for p in points} == {("strong", 8, "kan")}
+    planned = plan(profile_of(tmp_path, OPERATORS, machine=ONE), "operator_scaling")
+    assert (planned.points, "needs two ranks" in planned.note) == ((), True)
+
+
+def test_an_operator_is_compared_whatever_else_the_series_say(tmp_path):
+    series = OPERATORS + 'operators = ["reference", "compiled", "fused"]\nmodels = ["mlp", "kan"]\noperator = "fused"'
+    points = list(experiments.operator_scaling(profile_of(tmp_path, series)))
+    assert [(p.model, p.operator) for p in points] == [("kan", "reference"), ("kan", "compiled"), ("kan", "fused")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ('operators = ["fused"]', "operators = ['fused']: must be at least two, distinct"),
+        ('operators = ["fused", "fused"]', "operators = ['fused', 'fused']: must be at least two, distinct"),
+        ('models = ["mlp"]', "models = ['mlp']: must contain 'kan'"),
+        ("spline_order = 0", "spline_order = 0: the operator 'fused'"),
+    ],
+)
+def test_operators_that_cannot_be_compared_are_refused_when_planning(tmp_path, lines, words):
+    message = refused(profile_of(tmp_path, OPERATORS + lines), "operator_scaling")
+    assert message.startswith(f"{tmp_path / 'tiny.toml'} [[study.operator_scaling]] #1: ")
+    assert words in message
+
+
+@pytest.mark.parametrize("name", ["auto", "numba"])
+def test_only_an_operator_of_a_name_of_its_own_can_be_compared(tmp_path, name):
+    with pytest.raises(ProfileError, match=f"operators = .*{name}.*each item one of reference, compiled, fused"):
+        profile_of(tmp_path, OPERATORS + f'operators = ["reference", "{name}"]')
+
+
+def test_an_operator_for_cpus_is_refused_on_cuda_in_every_experiment(tmp_path):
+    cuda = MACHINE.replace('"cpu"', '"cuda"')
+    for experiment, series in (("operator_scaling", OPERATORS), ("strong_scaling", STRONG + 'operator = "fused"')):
+        profile = profile_of(tmp_path, series, machine=cuda)
+        with pytest.raises(ProfileError, match="'fused' is for CPUs, the device is cuda: name 'compiled'"):
+            plan(profile, experiment, launcher="none")
+    series = OPERATORS + 'operators = ["reference", "compiled"]'
+    points = plan(profile_of(tmp_path, series, machine=cuda), "operator_scaling", launcher="none").points
+    assert [point.operator for point in points] == ["reference", "compiled"]
 
 
 def test_the_control_has_about_as_many_parameters(tmp_path):
