@@ -6,8 +6,8 @@ Each factor is the ratio of neighbours; their product is the efficiency E(p) exa
 without its first link, so E_strong(p; B) = batch x E_weak(p; B/p). At p = 1 the plain module is the same on every
 link before DDP: only the factors of DDP remain.
 
-The medians over rounds belong to rounds in which `serial_global` ran on one rank after another: with unequal
-devices the split between batch and heterogeneity depends on how many are slow, their product does not.
+The baseline is the device of mean speed: `serial_global` runs on one rank after another, see
+`kanstudy.analysis.devices`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pandas as pd
 
 from kanstudy.analysis import intervals
 from kanstudy.analysis.blocks import CHAIN
+from kanstudy.analysis.fixed_part import fixed_parts
 from kanstudy.analysis.intervals import MISSING, Estimate
 from kanstudy.analysis.paired import PairedArms
 from kanstudy.analysis.results import fault_text
@@ -31,6 +32,24 @@ from kanstudy.spec import PointSpec
 _NAMES = ("batch", "heterogeneity", "contention", "ddp", "synchronisation", "data_movement")
 FACTORS = dict(zip(_NAMES, itertools.pairwise(CHAIN), strict=True))
 """Each factor and the two links of the chain whose ratio it is."""
+POP = {
+    "batch": "computation scaling",
+    "heterogeneity": "load balance",
+    "contention": "computation scaling (IPC, frequency)",
+    "ddp": "computation scaling (instructions)",
+    "synchronisation": "serialisation",
+    "data_movement": "transfer",
+    "efficiency": "global efficiency",
+}
+"""The metric of the Performance Optimisation and Productivity centre (POP) that each comes closest to.
+
+POP's parallel efficiency is load balance x serialisation x transfer within one run; relative to a reference run it is
+multiplied with computation scaling to the global efficiency, which is what is called parallel efficiency here. Not
+exact: POP takes all of them from one trace of the parallel run, while heterogeneity comes from ranks timed alone
+(unequal contention is in contention, not in load balance); POP counts DDP's copies outside of the communication library
+as useful computation; serialisation is that on an ideal network, here with one wait a step; and transfer contains, on
+gloo, the sums and copies that the ranks' own cores do.
+"""
 
 
 @dataclass(frozen=True)
@@ -108,14 +127,31 @@ def joined(*notes: str) -> str:
     return "; ".join(filter(None, notes))
 
 
+def factor_name(factor: str) -> str:
+    """A factor in words."""
+    return "DDP" if factor == "ddp" else factor.replace("_", " ")
+
+
+def pop_text() -> str:
+    """Which of POP's metrics each factor comes closest to, in one sentence for under a waterfall."""
+    groups: dict[str, list[str]] = {}
+    for factor in FACTORS:
+        groups.setdefault(POP[factor].partition(" (")[0], []).append(factor_name(factor))
+    pairs = ", ".join(f"{' x '.join(names)} ~ {metric}" for metric, names in groups.items())
+    return f"In POP's terms: {pairs}; their product, the parallel efficiency ~ {POP['efficiency']}"
+
+
 def attribution(records: Sequence[Record]) -> pd.DataFrame:
     """One row a factor of each record, then one for the efficiency itself.
 
-    Columns: point_id, source, series, world_size, scaling, factor, value, log_share (ln f / ln E), points (of
-    efficiency, in the order of the chain, which they depend on), the intervals `_low` and `_high`, method, coverage,
-    n_rounds, n_disturbed, trusted, reason. A record without a complete chain is one row of factor "none" and says why.
+    Columns: point_id, source, series, world_size, scaling, factor, pop (POP's metric closest to it), value, fixed (of
+    the batch factor: what the step's part that does not shrink would alone make it), log_share (ln f / ln E), points
+    (of efficiency, in the order of the chain, which they depend on), the intervals `_low` and `_high`, method,
+    coverage, n_rounds, n_disturbed, trusted, reason. A record without a complete chain is one row of factor "none" and
+    says why.
     """
     rows = []
+    fixed = fixed_parts(records)
     for record, series in zip(records, series_labels(records), strict=True):
         found = efficiency(record)
         head: dict[str, object] = {"point_id": record.point_id, "source": record.source, "series": series}
@@ -131,17 +167,35 @@ def attribution(records: Sequence[Record]) -> pd.DataFrame:
             share = columns("log_share", found.log_share(name))
             points = running * (factor.value - 1)
             running *= factor.value
-            rows.append(head | {"factor": name} | _described(factor) | share | {"points": points} | tail)
-        rows.append(head | {"factor": "efficiency"} | _described(found.value) | tail)
-    names = ["point_id", "source", "series", "world_size", "scaling", "factor", "value", "value_low", "value_high"]
-    names += ["log_share", "log_share_low", "log_share_high", "points", "method", "coverage"]
+            part = columns("fixed", fixed[record.point_id].factor) if name == "batch" else {}
+            row = head | {"factor": name, "pop": POP[name]} | _described(factor) | part
+            rows.append(row | share | {"points": points} | tail)
+        whole = {"factor": "efficiency", "pop": POP["efficiency"]}
+        rows.append(head | whole | _described(found.value) | tail)
+    names = ["point_id", "source", "series", "world_size", "scaling", "factor", "pop"]
+    names += [
+        "value",
+        "value_low",
+        "value_high",
+        "fixed",
+        "fixed_low",
+        "fixed_high",
+        "log_share",
+        "log_share_low",
+        "log_share_high",
+        "points",
+        "method",
+        "coverage",
+    ]
     return pd.DataFrame(rows, columns=[*names, "n_rounds", "n_disturbed", "trusted", "reason"])
 
 
 def identity_check(strong: Sequence[Record], weak: Sequence[Record]) -> pd.DataFrame:
     """E_strong(p; B) beside batch x E_weak(p; B/p), wherever both experiments measured the same local batch.
 
-    Both numbers with intervals and no verdict: they come from different rounds, so they differ by noise.
+    Columns: series, world_size, local_batch_size, efficiency, batch_times_weak and ratio, the one over the other, each
+    with its interval; meaning, what the ratio says; the point_id of both; reason. The chain within the strong record
+    is exact, so that `ratio` compares one quantity, the efficiency from the local batch on, between two launches.
     """
     weak_of = {_same_work(record): record for record in weak}
     rows = []
@@ -151,16 +205,32 @@ def identity_check(strong: Sequence[Record], weak: Sequence[Record]) -> pd.DataF
             continue
         own, other = efficiency(record), efficiency(partner)
         product = own.factors["batch"].times(other.value) if own.factors else MISSING
+        chain = PairedArms(record).ratio("serial_local_mean", "ddp")
+        ratio = chain.times(other.value.mapped(lambda e: 1 / e))
         rows.append(
             {"series": series, "world_size": record.world_size, "local_batch_size": record.local_batch_size}
             | columns("efficiency", own.value)
             | columns("batch_times_weak", product)
-            | {"point_id": record.point_id, "weak_point_id": partner.point_id}
+            | columns("ratio", ratio)
+            | {"meaning": _meaning(ratio), "point_id": record.point_id, "weak_point_id": partner.point_id}
             | {"reason": joined(own.reason, other.reason)}
         )
     names = ["series", "world_size", "local_batch_size", "efficiency", "efficiency_low", "efficiency_high"]
     names += ["batch_times_weak", "batch_times_weak_low", "batch_times_weak_high"]
-    return pd.DataFrame(rows, columns=[*names, "point_id", "weak_point_id", "reason"])
+    names += ["ratio", "ratio_low", "ratio_high", "meaning", "point_id", "weak_point_id", "reason"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def _meaning(ratio: Estimate) -> str:
+    """What the ratio of one efficiency measured in two launches says."""
+    if not ratio.has_interval:
+        return "no interval: whether they differ cannot be told"
+    if ratio.includes(1):
+        return "they agree within the intervals of their rounds"
+    return (
+        f"they differ by {abs(ratio.value - 1):.0%}, more than the rounds of either launch vary: what two launches of "
+        "this machine differ by, to be added to any interval within one"
+    )
 
 
 def columns(name: str, estimate: Estimate) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Intervals of medians and of ratios, over complete rounds.
 
-- from 12 rounds: percentile bootstrap, whole rounds resampled (Efron & Tibshirani 1993, chapter 13);
+- from 12 rounds: percentile bootstrap, whole rounds resampled (Efron & Tibshirani 1993, chapter 13), at the levels
+  that make up for the few rounds (Hesterberg 2015), wider where rounds resemble the one before (`autocorrelation`);
 - 6 to 11 rounds: order statistics (the sign-test interval, e.g. David & Nagaraja 2003, section 7.1), which states
   its true coverage;
 - below 6 rounds: none, since no two order statistics cover 95 %.
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import binom
+from scipy.stats import binom, norm, t
 
 RESAMPLES = 4000
 LEVEL = 0.95
@@ -104,11 +105,48 @@ def resamples(n: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
 
 
+def tail_level(n: int) -> float:
+    """The level of the bootstrap's lower percentile: Φ(-t √(n / (n-1))), with t of n - 1 degrees of freedom.
+
+    The plain percentile interval is that of known variance and a factor √((n-1)/n) too narrow; these levels make up
+    for both (Hesterberg 2015, What teachers should know about the bootstrap, section 5.3). Without them the interval
+    of the median of 13 rounds covers 90.8 %.
+    """
+    return float(norm.cdf(-np.sqrt(n / (n - 1)) * t.ppf((1 + LEVEL) / 2, n - 1)))
+
+
+def autocorrelation(series: np.ndarray) -> float:
+    """The lag-1 autocorrelation over rounds that series (n, m) share, 0 where it cannot be told from none.
+
+    The mean over the series of their estimates, freed of the bias -(1 + 3r)/n (Kendall 1954), at most 0.9. That it is
+    there is tested at 2.5 %, one-sided; the series sum to a constant, so they count as m - 1.
+    """
+    n, m = series.shape
+    centred = series - series.mean(axis=0)
+    power = (centred**2).sum(axis=0)
+    if not (power > 0).all():  # nothing varies, or something is missing
+        return 0.0
+    found = float(np.mean((centred[1:] * centred[:-1]).sum(axis=0) / power))
+    if (found + 1 / n) * np.sqrt(n * max(1, m - 1)) <= norm.ppf((1 + LEVEL) / 2):
+        return 0.0
+    return min(0.9, found + (1 + 3 * found) / n)
+
+
+def widened(values: np.ndarray, draws: np.ndarray, rho: float) -> np.ndarray:
+    """Draws about their values, on a scale where differences matter, √((1 + ρ)/(1 - ρ)) times as far from them: so
+    much more does the mean of autocorrelated rounds vary than that of independent ones, which resampling makes them.
+
+    At the rounds that are usual here this covers better than resampling blocks of rounds does.
+    """
+    return values + np.sqrt((1 + rho) / (1 - rho)) * (draws - values)
+
+
 def of_draws(value: float, draws: np.ndarray, n: int) -> Estimate:
     """A value with the percentile interval of its bootstrap draws (RESAMPLES,); none if one of them is not finite."""
     if not (np.isfinite(value) and np.isfinite(draws).all()):
         return no_interval(value, n)
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    tail = tail_level(n)
+    low, high = np.quantile(draws, [tail, 1 - tail])
     return Estimate(float(value), float(low), float(high), n, "bootstrap", LEVEL, draws)
 
 

@@ -21,7 +21,8 @@ class Noise:
       correlation from step to step is `slow_step_correlation`; a share `straggler_share` of steps lasts
       `straggler_factor` times as long; the first `cold_steps` of a block last `cold_factor` times as long;
     - blocks: `block_sd`, whose correlation from round to round of an arm is `block_correlation`;
-    - rounds: all blocks slow down by `drift_per_round` (of the logarithm), evenly in time;
+    - rounds: all blocks slow down by `drift_per_round` (of the logarithm), evenly in time, and by `level_shift` at once
+      at one moment of each launch;
     - launches: every arm's own shift `launch_sd`, the same in all rounds of a launch;
     - bursts: a share `burst_share` of rounds is disturbed, half of its blocks at random: others take a share
       `burst_foreign_cpu` of the cores, so that all there, the reference kernel too, lasts 1/(1 - share) times as long.
@@ -39,6 +40,7 @@ class Noise:
     block_sd: float = 0.0
     block_correlation: float = 0.0
     drift_per_round: float = 0.0
+    level_shift: float = 0.0
     launch_sd: float = 0.0
     burst_share: float = 0.0
     burst_foreign_cpu: float = 0.5
@@ -60,8 +62,10 @@ class Noise:
                 good, allowed = number and value > 0, "a number > 0"
             elif item.name == "cold_steps":
                 good, allowed = number and isinstance(value, int) and value >= 0, "a whole number >= 0"
+            elif item.name in ("drift_per_round", "level_shift"):
+                good, allowed = number, "a number"
             else:
-                good, allowed = number and (value >= 0 or item.name == "drift_per_round"), "a number >= 0"
+                good, allowed = number and value >= 0, "a number >= 0"
             if not good:
                 raise ValueError(f"{item.name} = {value!r}: must be {allowed}")
 

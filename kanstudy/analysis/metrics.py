@@ -7,7 +7,7 @@ do not occur: a mean of 10/1.25, 10/2.5 and 20/2.5 answers no question that anyo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,14 +38,23 @@ def slowest_at_every_step(rank_step_times_s: Sequence[Sequence[float]]) -> float
     return float(times.max(axis=0).mean()) if (times > 0).all() else np.nan
 
 
-def arm_log_medians(log_times: np.ndarray, arm_columns: Sequence[int]) -> np.ndarray:
+def arm_log_medians(
+    log_times: np.ndarray, arm_columns: Sequence[int], within: Mapping[int, int] | None = None
+) -> np.ndarray:
     """Medians over rounds of log times free of the rounds' common drift: (..., rounds, m) to (..., m).
 
     Each round's mean log time over its arms (`arm_columns` of the m) is subtracted, so that a slow round slows no
     arm more than another; then each column's median is taken. The ratio of two columns is exp of the difference of
     their medians, and ratios of neighbours multiply exactly to the ratio of the ends.
+
+    `within` names, for a column that is another statistic of an arm's own blocks, that arm: the block's noise is in
+    both, so that the column stands the median of their difference away from the arm.
     """
-    return np.median(drift_free(log_times, arm_columns), axis=-2)
+    medians: np.ndarray = np.median(drift_free(log_times, arm_columns), axis=-2)
+    for column, arm in (within or {}).items():
+        apart = np.median(log_times[..., column] - log_times[..., arm], axis=-1)
+        medians[..., column] = medians[..., arm] + apart
+    return medians
 
 
 def drift_free(log_times: np.ndarray, arm_columns: Sequence[int]) -> np.ndarray:

@@ -8,22 +8,26 @@ import numpy as np
 
 from kanstudy.analysis import intervals, metrics
 from kanstudy.analysis.blocks import blocks
+from kanstudy.analysis.devices import of_mean_device
 from kanstudy.analysis.intervals import MISSING, Estimate
 from kanstudy.record import Record
 from kanstudy.spec import ARMS
+
+WITHIN = {"serial_local_mean": "serial_local", "ddp_noop_every_step": "ddp_noop"}
+"""Columns that are another statistic of an arm's own blocks, with that arm."""
 
 
 class PairedArms:
     """The arms of a record over its undisturbed rounds (or, with `all_rounds`, over all).
 
     `ratio` of two columns of `blocks.CHAIN` is exp of the difference of their medians, after each round's mean log
-    time over its arms is subtracted. All ratios of a record share their resamples, so ratios multiply exactly, draw
-    by draw too.
+    time over its arms is subtracted (`metrics.arm_log_medians`). All ratios of a record share their resamples, so
+    ratios multiply exactly, draw by draw too.
     """
 
     def __init__(self, record: Record, all_rounds: bool = False) -> None:
         self.blocks = blocks(record)
-        self.times_s = self.blocks.selected(all_rounds)
+        self.times_s = of_mean_device(record, self.blocks.selected(all_rounds))
         self.seed = intervals.seed_of(record.point_id)
         self.n = len(self.times_s)
         self._place = {column: index for index, column in enumerate(self.times_s.columns)}
@@ -67,10 +71,16 @@ class PairedArms:
         return [index for column, index in self._place.items() if column in ARMS]
 
     @cached_property
+    def _within(self) -> dict[int, int]:
+        return {self._place[column]: self._place[arm] for column, arm in WITHIN.items() if column in self._place}
+
+    @cached_property
     def _medians(self) -> np.ndarray:
-        return metrics.arm_log_medians(self._logs, self._arms)
+        return metrics.arm_log_medians(self._logs, self._arms, self._within)
 
     @cached_property
     def _draws(self) -> np.ndarray:
         resampled = self._logs[intervals.resamples(self.n, self.seed)]
-        return metrics.arm_log_medians(resampled, self._arms)
+        draws = metrics.arm_log_medians(resampled, self._arms, self._within)
+        rho = intervals.autocorrelation(metrics.drift_free(self._logs, self._arms)[:, self._arms])
+        return intervals.widened(self._medians, draws, rho)

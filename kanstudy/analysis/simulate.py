@@ -16,6 +16,7 @@ from kanstudy.analysis.attribution import links
 from kanstudy.analysis.blocks import CHAIN
 from kanstudy.analysis.intervals import seed_of
 from kanstudy.analysis.machine_model import MachineModel, flops_per_row, gradient_buckets, layer_bytes
+from kanstudy.analysis.paired import WITHIN
 from kanstudy.record import AllReduce, Arm, Fault, Record, Round, blank_record
 from kanstudy.spec import ARMS, PointSpec, RunSpec, data_key
 
@@ -78,7 +79,7 @@ def truth(point: PointSpec, machine: MachineModel, rounds: int = TRUTH_ROUNDS) -
     about 1.3 sd / √rounds, where sd is that of a round's logarithm). The blocks are as long as the point's, since the
     slowest of several means over few steps is slower than over many. The baseline is the device of mean slowness.
     """
-    noise = replace(machine.noise, burst_share=0.0, drift_per_round=0.0, cold_steps=0)
+    noise = replace(machine.noise, burst_share=0.0, drift_per_round=0.0, level_shift=0.0, cold_steps=0)
     calm, rng = replace(machine, noise=noise), np.random.default_rng(0)
     count, chunk = (1 if noise.is_silent else rounds), 500
     # launches of one round: what all rounds of a launch share is random here, too
@@ -88,7 +89,9 @@ def truth(point: PointSpec, machine: MachineModel, rounds: int = TRUTH_ROUNDS) -
         slowness = machine.slowness(point.world_size)
         columns["serial_global"] = columns["serial_global"] * (slowness.mean() / slowness[0])
     logs = np.log(np.stack(list(columns.values()), axis=-1))
-    medians = metrics.arm_log_medians(logs, [i for i, name in enumerate(columns) if name in ARMS])
+    names = list(columns)
+    within = {names.index(column): names.index(arm) for column, arm in WITHIN.items() if column in names}
+    medians = metrics.arm_log_medians(logs, [i for i, name in enumerate(names) if name in ARMS], within)
     level = np.median(logs[:, -1]) - medians[-1]
     times = dict(zip(columns, np.exp(medians + level).tolist(), strict=True))
     pairs = links(point)
@@ -124,6 +127,7 @@ def draw(
     noise, n_arms = machine.noise, len(point.arms)
     orders = rng.permuted(np.broadcast_to(np.arange(n_arms), (launches, rounds, n_arms)), axis=-1)
     disturbed = rng.random((launches, rounds, 1)) < noise.burst_share
+    shifted = rounds * rng.random((launches, 1))
     drawn = {}
     for place, arm in enumerate(point.arms):
         times, active = _undisturbed(point, machine, arm, launches, rounds, rng)
@@ -131,7 +135,8 @@ def draw(
         together = 1 if arm in ("concurrent", "ddp_noop", "ddp") else active.shape[1]
         factors = noise.block_factors(launches, rounds, together, rng)
         order = orders[..., place]
-        factors = factors * np.exp(noise.drift_per_round * (np.arange(rounds) + order / n_arms))[..., None]
+        began = np.arange(rounds) + order / n_arms  # in rounds
+        factors = factors * np.exp(noise.drift_per_round * began + noise.level_shift * (began > shifted))[..., None]
         foreign = noise.burst_foreign_cpu * (disturbed & (rng.random((launches, rounds, together)) < 0.5))
         times = times * (factors / (1 - foreign))[..., None]
         drawn[arm] = Blocks(times, active, np.broadcast_to(foreign, times.shape[:3]), order)
