@@ -11,24 +11,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kanstudy.files import write_atomically
 from kanstudy.spec import PointSpec, RunSpec
+from kanstudy.strict_json import RecordError as RecordError
+from kanstudy.strict_json import as_list, as_object, build_strictly, rounded, without_nan
 
 SCHEMA_VERSION = 1
 SOURCES = ("measured", "emulated", "simulated")
 STATUSES = ("ok", "partial", "oom", "nan", "failed", "timeout")
 FINAL_FAULTS = ("oom", "nan")
 """Faults of the point itself: measuring it again gives the same. `failed` and `timeout` are tried again."""
-
-
-class RecordError(ValueError):
-    """A file that is no valid record; the message names the file, the field and what is wrong."""
 
 
 @dataclass(kw_only=True)
@@ -234,29 +230,10 @@ def write_record(record: Record, results_dir: Path | str) -> Path:
     path = record_path(results_dir, record.experiment, record.point_id)
     values = dataclasses.asdict(record)
     # seven digits are finer than any clock resolves a step; they keep a record of many short steps small
-    values |= {name: _rounded(values[name]) for name in ("arms", "allreduce")}
-    text = json.dumps(_finite(values), separators=(",", ":"), allow_nan=False)
+    values |= {name: rounded(values[name]) for name in ("arms", "allreduce")}
+    text = json.dumps(without_nan(values), separators=(",", ":"), allow_nan=False)
     write_atomically(path, text)
     return path
-
-
-def _mapped(value: Any, change: Callable[[float], float | None]) -> Any:
-    if isinstance(value, float):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: _mapped(item, change) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_mapped(item, change) for item in value]
-    return value
-
-
-def _rounded(value: Any) -> Any:
-    return _mapped(value, lambda number: float(f"{number:.7g}"))
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: both become null."""
-    return _mapped(value, lambda number: number if math.isfinite(number) else None)
 
 
 def read_record(path: Path | str) -> Record:
@@ -286,10 +263,12 @@ def record_from_dict(values: object) -> Record:
     version = values.get("schema_version")
     if version != SCHEMA_VERSION:
         raise RecordError(f"schema_version {version!r}: this version of kanstudy reads {SCHEMA_VERSION}")
-    record = _build(Record, values, "record")
-    record.error = None if values["error"] is None else _build(Fault, values["error"], "error")
-    record.arms = {name: _arm(name, arm) for name, arm in _mapping(values["arms"], "arms").items()}
-    record.allreduce = [_build(AllReduce, item, "allreduce") for item in _sequence(values["allreduce"], "allreduce")]
+    record = build_strictly(Record, values, "record")
+    record.error = None if values["error"] is None else build_strictly(Fault, values["error"], "error")
+    record.arms = {name: _arm(name, arm) for name, arm in as_object(values["arms"], "arms").items()}
+    record.allreduce = [
+        build_strictly(AllReduce, item, "allreduce") for item in as_list(values["allreduce"], "allreduce")
+    ]
     if record.status not in STATUSES:
         raise RecordError(f"status {record.status!r}: must be one of {', '.join(STATUSES)}")
     if record.source not in SOURCES:
@@ -306,32 +285,10 @@ def record_from_dict(values: object) -> Record:
 
 def _arm(name: str, values: object) -> Arm:
     where = f"arms.{name}"
-    arm = _build(Arm, values, where)
-    arm.rounds = [_build(Round, item, f"{where}.rounds") for item in _sequence(arm.rounds, f"{where}.rounds")]
+    arm = build_strictly(Arm, values, where)
+    arm.rounds = [build_strictly(Round, item, f"{where}.rounds") for item in as_list(arm.rounds, f"{where}.rounds")]
     for item in arm.rounds:
         for column in ("rank_step_times_s", "rank_block_times_s", "reference_kernel_s"):
-            if len(_sequence(getattr(item, column), f"{where}.rounds.{column}")) != len(item.active_ranks):
+            if len(as_list(getattr(item, column), f"{where}.rounds.{column}")) != len(item.active_ranks):
                 raise RecordError(f"{where}.rounds.{column}: one entry an active rank")
     return arm
-
-
-def _mapping(value: object, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise RecordError(f"{where}: must be an object")
-    return value
-
-
-def _sequence(value: object, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise RecordError(f"{where}: must be a list")
-    return value
-
-
-def _build(cls: type[Any], values: object, where: str) -> Any:
-    names = {item.name for item in dataclasses.fields(cls)}
-    given = set(_mapping(values, where))
-    for name in sorted(given - names):
-        raise RecordError(f"{where}: unknown field {name!r}")
-    for name in sorted(names - given):
-        raise RecordError(f"{where}: field {name!r} is missing")
-    return cls(**values)  # type: ignore[arg-type]  # a mapping, checked above

@@ -73,9 +73,9 @@ def test_what_is_not_finite_becomes_null_and_times_keep_seven_digits(tmp_path: P
 
 @given(st.floats(1e-9, 1e3))
 def test_rounding_stays_below_a_clock_tick(seconds: float) -> None:
-    from kanstudy.record import _rounded
+    from kanstudy.strict_json import rounded
 
-    assert _rounded(seconds) == pytest.approx(seconds, rel=1e-6)
+    assert rounded(seconds) == pytest.approx(seconds, rel=1e-6)
 
 
 def test_a_failed_write_leaves_the_old_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
