@@ -184,8 +184,8 @@ def _rested_on(records: Sequence[Record]) -> list[str]:
         return ["No round is measured"]
     counts = sorted({len(found.selected(all_rounds=False)) for found in measured.values()})
     counted = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    starts = max(len(_starts(record)) for record in records)
-    sentences = [f"Medians of {counted} rounds a point; intervals {scope(starts)}"]
+    most = max(len(starts(record)) for record in records)
+    sentences = [f"Medians of {counted} rounds a point; intervals {scope(most)}"]
     if dropped := sum(found.dropped for found in measured.values()):
         total = sum(len(found.disturbed) for found in measured.values())
         sentences.append(f"Crosses: disturbed rounds, {dropped} of {total}, left out of the medians")
@@ -194,14 +194,14 @@ def _rested_on(records: Sequence[Record]) -> list[str]:
     return sentences
 
 
-def _starts(record: Record) -> set[tuple[int, int]]:
+def starts(record: Record) -> set[tuple[int, int]]:
     """The starts of all ranks that the record's rounds come from: an interrupted launch goes on in another."""
     return {(item.launch, item.attempt) for arm in record.arms.values() for item in arm.rounds}
 
 
 def launches(record: Record) -> int:
     """Launches that the record's rounds come from."""
-    return len({launch for launch, _ in _starts(record)})
+    return len({launch for launch, _ in starts(record)})
 
 
 def fault_text(record: Record) -> str:
