@@ -32,7 +32,8 @@ class PointFault(Exception):
 class PointState:
     """A point while it is measured, on this rank.
 
-    `position` is None on a rank that is no member of the point's group; `record` is rank 0's, None elsewhere.
+    `position` is None on a rank that is no member of the point's group; `record` is rank 0's, None elsewhere;
+    `operator` is the resolved one, None for an MLP.
     `batches` come onto the device when first needed, where a lack of memory is the point's own. `steps[arm]` are its
     warm-up and timed steps a block, `round_s` about the time of one round.
     """
@@ -45,6 +46,7 @@ class PointState:
     rounds: int
     done: int
     record: Record | None
+    operator: str | None = None
     batches: ResidentBatches | None = None
     steps: dict[str, tuple[int, int]] = field(default_factory=dict)
     round_s: float = 0.0

@@ -16,6 +16,7 @@ from kanstudy.worker import conditions
 from kanstudy.worker.arms import turns
 from kanstudy.worker.blocks import PointFault, PointState, run_blocks
 from kanstudy.worker.dataset import Dataset
+from kanstudy.worker.first_steps import take_first_steps
 from kanstudy.worker.prepare import instrument, is_instrumented, pilot
 from kanstudy.worker.progress import Progress
 from kanstudy.worker.ranks import Ranks
@@ -85,6 +86,7 @@ class Measurement:
             rounds=self.run.rounds[point.point_id],
             done=ranks.from_rank_0(done),
             record=record,
+            operator=operator,
         )
 
     def _guarded(self, state: PointState, work: Callable[[PointState], None]) -> bool:
@@ -115,11 +117,13 @@ class Measurement:
         instrumented = is_instrumented(self.ranks, state)
         if instrumented and state.done >= state.rounds:
             return
+        preparing = partial(self.progress.tell, "preparing", point_id=state.point.point_id)
+        take_first_steps(self.ranks, state, preparing)
         for arm in state.point.arms:
             self._tell_block(state, arm, 1)
             pilot(self.ranks, state, arm)
         if not instrumented:
-            instrument(self.ranks, state, lambda: self.progress.tell("preparing", point_id=state.point.point_id))
+            instrument(self.ranks, state, preparing)
 
     def _round(self, state: PointState, order: int) -> None:
         """One complete round: every arm once, in an order that is balanced over the rounds."""
