@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanstudy import __version__
+from kanstudy.commands.analyse import analyse
 from kanstudy.commands.errors import BadInput
 from kanstudy.study.batch import FAILED, INTRODUCTION, NOTEBOOKS, OK
 
@@ -54,6 +55,8 @@ def main() -> None:
       kanstudy run --profile laptop
     """
 
+
+main.add_command(analyse)
 
 _profile = click.option("--profile", required=True, metavar="P", help="smoke, laptop, ..., or a path to your .toml")
 _profile_or_not = click.option("--profile", metavar="P", help="the profile whose results are meant")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -92,7 +93,7 @@ def parse_log(text: str, ranks: int | None = None, where: str = "log") -> NcclLo
         raise ExternalError(f"{where}: {len(headings)} headings with size, time, algbw and busbw: must be 1")
     if listed and ranks is not None and ranks != len(listed):
         raise ExternalError(f"{where}: --ranks {ranks}: the log lists {len(listed)} ranks: must be the same")
-    units = next((found for line in lines if (found := re.findall(r"\((\w?s)\)", line))), [])
+    units = next((found for line in lines if line[:1] == "#" and (found := re.findall(r"\((\w?s)\)", line))), [])
     if any(unit != "us" for unit in units):
         raise ExternalError(f"{where}: times in ({units[0]}): must be in (us)")
     names = headings[0].lstrip("# ").split()
@@ -177,12 +178,12 @@ def _result(halves: Sequence[_Half], ranks: int | None, average: float, where: s
 
 def _ranks(halves: Sequence[_Half], ranks: int | None, where: str) -> int:
     """The number of ranks, which the ratio of busbw and algbw must support."""
-    large = [
-        (number(half.busbw) / number(half.algbw)) for half in halves if not half.problem and number(half.algbw) >= 1
-    ]
-    ratio = sorted(large)[len(large) // 2] if large else math.nan
-    fitting = round(2 / (2 - ratio)) if 1 <= ratio < 1.98 else None  # 2(n-1)/n = ratio
-    hint = f" (busbw/algbw is {ratio:.3f}, that of {fitting} ranks)" if fitting else ""
+    bandwidths = [(number(half.algbw), number(half.busbw)) for half in halves]
+    largest = sorted((pair for pair in bandwidths if pair[0] > 0 and pair[1] > 0), reverse=True)[:5]
+    ratio = statistics.median([busbw / algbw for algbw, busbw in largest]) if largest else math.nan
+    rounding = 0.015 / largest[-1][0] + 1e-4 if largest else math.nan  # two decimals of each
+    fitting = round(2 / (2 - ratio)) if 1 <= ratio < 1.99 else None  # 2(n-1)/n = ratio
+    hint = f" (busbw/algbw is {ratio:.3f}, as of {fitting} ranks)" if fitting else ""
     if ranks is None:
         raise ExternalError(f"{where}: the number of ranks is not in it{hint}: say it with --ranks N")
     if ranks < 2:
@@ -191,10 +192,10 @@ def _ranks(halves: Sequence[_Half], ranks: int | None, where: str) -> int:
             "built without MPI)"
         )
     factor = 2 * (ranks - 1) / ranks
-    if math.isfinite(ratio) and abs(ratio - factor) > 0.02 * factor:
+    if abs(ratio - factor) > rounding:
         raise ExternalError(
-            f"{where}: busbw/algbw is {ratio:.3f}, but {factor:.3f} in an all-reduce of {ranks} ranks: "
-            f"must be another number of ranks{hint}, or this is no all-reduce"
+            f"{where}: {ranks} ranks: busbw/algbw would be {factor:.3f} and is {ratio:.3f}: must be "
+            f"{f'{fitting} ranks' if fitting else 'another number of ranks'}, or this is no all-reduce"
         )
     return ranks
 
