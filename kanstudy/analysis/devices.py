@@ -32,7 +32,7 @@ def of_mean_device(record: Record, times_s: pd.DataFrame) -> pd.DataFrame:
             means = metrics.rank_mean_step_times(item.rank_step_times_s)
             for rank, value in zip(item.active_ranks, np.log(means / means.mean()), strict=True):
                 relative.setdefault(rank, []).append(value)
-    usual = {(rank,): float(np.median(values)) for rank, values in relative.items()}
+    usual: dict[tuple[int, ...], float] = {(rank,): float(np.median(values)) for rank, values in relative.items()}
     slower = np.array([usual.get(ranks[key], np.nan) for key in times_s.index])
     serial = np.log(times_s["serial_global"]).to_numpy()
     own = serial - np.log(times_s.drop(columns="serial_global")).mean(axis=1).to_numpy()  # free of the rounds' drift
