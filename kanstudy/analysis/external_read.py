@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import math
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -110,10 +111,11 @@ def _tsv(content: bytes) -> pd.DataFrame:
 def _delimited(text: str, delimiter: str = "") -> pd.DataFrame:
     """Rows of text between delimiters (a comma, or what the header has instead); comments above the header go."""
     lines = text.splitlines(keepends=True)
+    if not text.strip():
+        raise ExternalError("is empty: must have a header and rows")
     start = _header_line(lines)
-    if lines:
-        lines[start] = lines[start].lstrip("# ")
-        delimiter = delimiter or next((mark for mark in ",;\t" if mark in lines[start]), ",")
+    lines[start] = lines[start].lstrip("# ")
+    delimiter = delimiter or next((mark for mark in ",;\t" if mark in lines[start]), ",")
     reader = csv.reader(io.StringIO("".join(lines[start:]), newline=""), delimiter=delimiter, strict=True)
     try:
         rows = [([cell.strip() for cell in row], start + reader.line_num) for row in reader]
@@ -140,9 +142,9 @@ def _header_line(lines: Sequence[str]) -> int:
     """The first line that is neither empty nor a comment; a `#` line just above it with as many delimiters is it."""
     is_text = [bool(line.strip()) and not line.lstrip().startswith("#") for line in lines]
     first = is_text.index(True) if True in is_text else 0
-    above = lines[first - 1] if first else ""
-    counts = [(lines[first].count(mark), above.count(mark)) for mark in ",;\t"] if above.startswith("#") else []
-    return first - 1 if any(here == there > 0 for here, there in counts) else first
+    here, above = (re.sub(r'"[^"]*"', "", line) for line in (lines[first], lines[first - 1] if first else ""))
+    is_heading = above.startswith("#") and any(here.count(mark) == above.count(mark) > 0 for mark in ",;\t")
+    return first - 1 if is_heading else first
 
 
 def _json(content: bytes) -> pd.DataFrame:

@@ -45,6 +45,8 @@ def scaling(analysis: Analysis) -> Figure:
     dots = analysis.repeats.merge(frame[[*analysis.keys, "world_size", "point_id"]])
     dots["disturbed"] = False
     lines = list(dict.fromkeys(groups))
+    bases = set(frame["baseline_world_size"])
+    over = "" if bases == {1} else f", {min(bases)} ranks = 1" if len(bases) == 1 else ", first of a line = 1"
     with matplotlib.rc_context(STYLE):
         figure = NotebookFigure(figsize=(WIDTH, 2.7 if len(lines) == 1 else 1.9 * len(lines)), layout="constrained")
         axes = figure.subplots(len(lines), 2, squeeze=False, sharex=True)
@@ -60,11 +62,11 @@ def scaling(analysis: Analysis) -> Figure:
                 left.plot(sizes, sizes / start, "--", color="0.4", linewidth=0.9, label="ideal", zorder=1)
             left.set_yscale("log", base=2)
             plain_log_axis(left.yaxis, (1.0,))
-            left.set_ylabel("speed-up, scaled" if analysis.scaling == "weak" else "speed-up")
+            left.set_ylabel(("scaled speed-up" if analysis.scaling == "weak" else "speed-up") + over)
             curves(right, part, dots, "parallel_efficiency", look_of)
             _world(right, frame)
             efficiency_axis(right)
-            right.set_ylabel("parallel efficiency")
+            right.set_ylabel("relative efficiency" + over if over else "parallel efficiency")
             for axis in (left, right):
                 axis.set_title(line, loc="left")
                 axis.set_xlabel("world size (ranks)" if line == lines[-1] else "")
@@ -101,6 +103,7 @@ def bandwidth(rows: pd.DataFrame) -> Figure:
                     part[column] * scale,
                     marker=look.marker,
                     markersize=3.5,
+                    markerfacecolor="none" if in_place else look.colour,
                     color=look.colour,
                     label=HALVES[bool(in_place)],
                 )
