@@ -65,6 +65,24 @@ def shape_of(text: str) -> Shape:
     return Shape(layer_widths, batch_size)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What one process is asked for: `task` is first_step, memory, accuracy (each of one candidate) or timing (of all,
+    interleaved). It writes its answer, a JSON object, to the file `answer`; `progress` takes its events."""
+
+    task: str
+    candidates: list[str]
+    added: dict[str, str]
+    shape: str | None
+    threads: int
+    cores: list[int] | None
+    seed: int
+    rounds: int
+    block_s: float
+    answer: str
+    progress: str
+
+
 @dataclass(kw_only=True)
 class Part:
     """How one part of the measurement went: `status` is one of `STATUSES`, `reason` says why it is not ok."""

@@ -15,6 +15,7 @@ COMMON = {"spec", "record", "bench_record", "strict_json", "files", "machine", "
 ROOMS = {  # what each may import of kanstudy, besides itself and COMMON
     "model": set(),
     "worker": {"model"},
+    "bench": {"model"},
     "study": set(),
     "analysis": set(),
     "commands": {"study", "analysis"},
@@ -64,6 +65,8 @@ def test_a_room_brings_only_its_own_third_party_packages(path):
         assert not outside
     elif room(path) in ("model", "worker"):
         assert outside <= LIGHT
+    elif room(path) == "bench":
+        assert outside <= {"torch", "numpy", "scipy", "psutil"}
     else:
         assert "torch" not in outside
         assert (room(path) == "analysis" and path.name.startswith("plots")) or not outside & PLOTTING
