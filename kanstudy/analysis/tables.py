@@ -123,6 +123,27 @@ MODEL_SIZE = {
     **_QUALITY,
     "point_id": TEXT["point_id"],
 }
+COMPLEMENTARITY = {
+    "series": TEXT["series"],
+    "world_size": _RATIO["world_size"],
+    "operator": Column("operator"),
+    "faster_operator": Column("faster operator"),
+    "operator_speedup": Column("by the operator", digits=2),
+    "ranks_speedup": Column("by the ranks", digits=2),
+    "product": Column("if independent", digits=2),
+    "together": Column("together", digits=2),
+    "interaction": Column("interaction", digits=3),
+    "computation": Column("of it computation", digits=3),
+    "communication": Column("of it communication", digits=3),
+    "verdict": Column("verdict"),
+    "overhead": Column("overhead (%)", 100, 1),
+    "overhead_faster": Column("overhead, faster (%)", 100, 1),
+    "exposed_ms": Column("exposed (ms)", 1, 3),
+    "exposed_ms_faster": Column("exposed, faster (ms)", 1, 3),
+    **_QUALITY,
+    "point_id": TEXT["point_id"],
+    "faster_point_id": Column("faster point"),
+}
 IDENTITY = {
     "series": TEXT["series"],
     "world_size": _RATIO["world_size"],
