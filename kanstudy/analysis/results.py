@@ -21,7 +21,7 @@ from kanstudy.analysis.intervals import scope
 from kanstudy.analysis.series import plain, series_keys, series_labels
 from kanstudy.record import Record, RecordError, read_record
 
-RESERVED = ("plans", "data", "logs", "notebooks", "aside", "figures")
+RESERVED = ("plans", "data", "logs", "notebooks", "aside", "figures", "bench")
 """Folders of a results folder that hold no records."""
 
 _NOT_SCALAR = ("arms", "allreduce", "provenance", "error", "out_of_grid_share")

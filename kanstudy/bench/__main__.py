@@ -57,7 +57,7 @@ def fault(error: Exception) -> dict[str, Any]:
     text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
     if isinstance(error, MemoryError) or "allocate memory" in text:
         return {"fault": {"status": "oom", "reason": f"out of memory: {text}"}}
-    return {"fault": {"status": "failed", "reason": text}}
+    return {"fault": {"status": "absent" if isinstance(error, ImportError) else "failed", "reason": text}}
 
 
 def _starter(request: Request, name: str) -> Callable[[], Any]:
@@ -110,6 +110,7 @@ def _timing(request: Request) -> dict[str, Any]:
 def main() -> None:
     """Do what the command line asks for."""
     request: Request = build_strictly(Request, json.loads(sys.argv[1]), "request")
+    os.chdir(Path(request.answer).parent)  # other packages may write files where they are
     prepare(request)
     write_atomically(Path(request.answer), json.dumps(without_nan(perform(request))))
     sys.stdout.flush()

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from kanstudy.bench_record import FLOOR, GRID_SIZE, LEARNING_RATE, SPLINE_ORDER, Shape
 from kanstudy.model import KAN, KANLayer, matched_mlp
+from kanstudy.model.operators import resolve_operator
 
 Widths = tuple[int, ...]
 MOVED_SHARE = 0.2
@@ -144,16 +145,22 @@ def loaded(source: str) -> Callable[..., nn.Module]:
 
 
 def _kan(operator: str) -> Callable[[Widths, int], nn.Module]:
-    return lambda layer_widths, grid_size: KAN(layer_widths, grid_size, SPLINE_ORDER, operator=operator)
+    def build(layer_widths: Widths, grid_size: int) -> nn.Module:
+        try:
+            resolve_operator(operator, "cpu", SPLINE_ORDER)
+        except ValueError as error:
+            raise ImportError(str(error)) from error  # what it needs is not installed
+        return KAN(layer_widths, grid_size, SPLINE_ORDER, operator=operator)
+
+    return build
 
 
 def _moved(layer_widths: Widths, grid_size: int) -> nn.Module:
     """The fused operator on knots that are not uniform, each feature's own."""
-    model = KAN(layer_widths, grid_size, SPLINE_ORDER, operator="fused")
-    for layer in model.layers:
-        assert isinstance(layer, KANLayer)
-        spacing = 2 / grid_size
-        layer.knots += MOVED_SHARE * spacing * (torch.rand_like(layer.knots) * 2 - 1)
+    model = _kan("fused")(layer_widths, grid_size)
+    for layer in model.modules():
+        if isinstance(layer, KANLayer):
+            layer.knots += MOVED_SHARE * 2 / grid_size * (torch.rand_like(layer.knots) * 2 - 1)
     return model
 
 
