@@ -121,7 +121,8 @@ def parse_table(frame: pd.DataFrame, ranks: int | None = None, where: str = "tab
 
 
 def _heading(line: str) -> bool:
-    return {"size", "time", "algbw", "busbw"} <= set(_TAGS.sub("", line).lstrip("# ").split())
+    line = _TAGS.sub("", line)
+    return line.startswith("#") and {"size", "time", "algbw", "busbw"} <= set(line.lstrip("# ").split())
 
 
 def _csv_match(name: object) -> re.Match[str] | None:
