@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pandas as pd
 from fabricate import make_record
 
 from kanstudy.analysis import rows
@@ -17,3 +18,15 @@ def test_a_row_leads_with_the_point_and_ends_with_how_far_to_trust_it() -> None:
     frame = rows.frame([head | tail], ("plain",), ("value",))
     assert list(frame) == [*rows.HEAD, "plain", "value", "value_low", "value_high", *rows.QUALITY]
     assert list(rows.frame([], ("plain",), ("value",))) == list(frame)
+
+
+def test_surroundings_are_the_conditions_but_for_the_ranks() -> None:
+    conditions = {"hosts": ["a", "b"], "ranks": [{"device_name": "x"}] * 2, "versions": {"torch": "2"}}
+    alone = make_record(world_size=1, rounds=1, fields={"provenance": {"conditions": conditions | {"hosts": ["a"]}}})
+    both = make_record(world_size=2, rounds=1, fields={"provenance": {"conditions": conditions}})
+    newer = conditions | {"versions": {"torch": "3"}}
+    other = make_record(world_size=2, rounds=1, seed=1, fields={"provenance": {"conditions": newer}})
+    failed = make_record(world_size=2, rounds=0, seed=2, status="failed", fields={"conditions": None})
+    one, two, three, four = [head["surroundings"] for _, head in rows.heads([alone, both, other, failed])]
+    assert one == two != three
+    assert pd.isna(four)
