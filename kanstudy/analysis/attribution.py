@@ -13,7 +13,7 @@ The baseline is the device of mean speed: `serial_global` runs on one rank after
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,11 +132,12 @@ def factor_name(factor: str) -> str:
     return "DDP" if factor == "ddp" else factor.replace("_", " ")
 
 
-def pop_text() -> str:
-    """Which of POP's metrics each factor comes closest to, in one sentence for under a waterfall."""
+def pop_text(factors: Iterable[str]) -> str:
+    """Which of POP's metrics each of these factors comes closest to, in one sentence for under a waterfall."""
     groups: dict[str, list[str]] = {}
-    for factor in FACTORS:
-        groups.setdefault(POP[factor].partition(" (")[0], []).append(factor_name(factor))
+    for factor in dict.fromkeys(factors):
+        if factor in FACTORS:
+            groups.setdefault(POP[factor].partition(" (")[0], []).append(factor_name(factor))
     pairs = ", ".join(f"{' x '.join(names)} ~ {metric}" for metric, names in groups.items())
     return f"In POP's terms: {pairs}; their product, the parallel efficiency ~ {POP['efficiency']}"
 
@@ -228,8 +229,8 @@ def _meaning(ratio: Estimate) -> str:
     if ratio.includes(1):
         return "they agree within the intervals of their rounds"
     return (
-        f"they differ by {abs(ratio.value - 1):.0%}, more than the rounds of either launch vary: what two launches of "
-        "this machine differ by, to be added to any interval within one"
+        f"E strong is {abs(ratio.value - 1):.0%} {'larger' if ratio.value > 1 else 'smaller'}, more than the rounds of "
+        "either launch vary: launches differ by so much, which no interval within one contains"
     )
 
 

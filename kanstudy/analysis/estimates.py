@@ -37,18 +37,18 @@ def weak(records: Sequence[Record]) -> pd.DataFrame:
 
 def overhead(records: Sequence[Record]) -> pd.DataFrame:
     """Communication: step_time_s, overhead (1 - T_noop/T_ddp), exposed_ms, and total_comm_s, the blocking all-reduces
-    of the same buckets on as many ranks: another quantity, never to be added."""
+    of the same buckets on as many ranks: another quantity, never to be added, of the point allreduce_point_id."""
     lines = []
     for record, head in rows.heads(records):
         arms = PairedArms(record)
         share = _overhead(arms)
-        total, why = _blocking_allreduce(record, records)
-        row = head | {"buckets": len(_buckets(record)) or np.nan}
+        total, why, measured_by = _blocking_allreduce(record, records)
+        row = head | {"buckets": len(_buckets(record)) or np.nan, "allreduce_point_id": measured_by}
         row |= columns("step_time_s", arms.time("ddp")) | columns("overhead", share)
         row |= columns("exposed_ms", _exposed(arms)) | columns("total_comm_s", total)
         note = "overhead below 0" if share.value < 0 else ""
         lines.append(row | rows.tail(record, arms, joined(quality(record, arms), note, why)))
-    return rows.frame(lines, ("buckets",), _COMMUNICATION)
+    return rows.frame(lines, ("buckets", "allreduce_point_id"), _COMMUNICATION)
 
 
 def allreduce(records: Sequence[Record]) -> pd.DataFrame:
@@ -220,28 +220,27 @@ def _buckets(record: Record) -> list[int]:
     return next((arm.bucket_bytes for arm in record.arms.values() if arm.bucket_bytes), [])
 
 
-def _blocking_allreduce(record: Record, records: Sequence[Record]) -> tuple[Estimate, str]:
+def _blocking_allreduce(record: Record, records: Sequence[Record]) -> tuple[Estimate, str, str]:
     """The time of blocking all-reduces of the point's buckets, s, between two measured message sizes linear in the
-    bytes; blank with the reason where a bucket lies outside.
+    bytes, and the id of the point that measured them; blank with the reason where a bucket lies outside.
 
     A plan measures the messages at one point of each world size: they are those of the first record that has them, on
     as many ranks of the same machine under the same conditions.
     """
     buckets = _buckets(record)
     if not buckets:
-        return MISSING, "" if fault_text(record) else "the buckets were not watched"
+        return MISSING, "" if fault_text(record) else "the buckets were not watched", ""
     here = _machine(record)
-    messages = next(
-        (other.allreduce for other in [record, *records] if other.allreduce and _machine(other) == here), []
-    )
+    measured = next((other for other in [record, *records] if other.allreduce and _machine(other) == here), record)
+    messages = measured.allreduce
     medians = {item.message_bytes: float(np.median(item.times_s)) for item in messages if item.times_s}
     sizes = sorted(medians)
     if not sizes:
-        return MISSING, "no blocking all-reduce was measured on these ranks under these conditions"
+        return MISSING, "no blocking all-reduce was measured on these ranks under these conditions", ""
     if not (sizes[0] <= min(buckets) and max(buckets) <= sizes[-1]):
-        return MISSING, "no blocking all-reduce of this bucket's size"
+        return MISSING, "no blocking all-reduce of this bucket's size", ""
     times = np.interp(buckets, sizes, [medians[size] for size in sizes])
-    return intervals.no_interval(float(times.sum()), min(len(item.times_s) for item in messages)), ""
+    return intervals.no_interval(float(times.sum()), min(len(item.times_s) for item in messages)), "", measured.point_id
 
 
 def _machine(record: Record) -> tuple:

@@ -63,6 +63,9 @@ def fixed_parts(records: Sequence[Record]) -> dict[str, FixedPart]:
         for record, arms, share in series:
             sizes = tuple(sorted(other.world_size for other, *_ in series)) if line else (record.world_size,)
             own, note = line or (share, "the fixed part is a line through two batch sizes: all of the batch factor")
+            if own.value < 0:
+                below = "the fixed part is below 0: a row of the smaller batch takes less time"
+                note = "; ".join(filter(None, (note, below)))
             found[record.point_id] = _of_record(record, arms, own, sizes, note)
     return found
 

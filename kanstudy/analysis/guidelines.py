@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.intervals import LEVEL
 from kanstudy.analysis.published import value_text
 from kanstudy.analysis.series import WORK_KEYS
 
@@ -18,20 +18,35 @@ THRESHOLDS = (0.7, 0.5)
 """Parallel efficiencies that a compute proposal is usually asked to keep."""
 SAME_WORK = ("profile", *WORK_KEYS, "global_batch_size", "world_size")
 """Columns that rows must share to be compared with each other, but for the one that is compared."""
+_REMEDIES = {
+    "batch": "more rows a rank, by a larger global batch or fewer ranks",
+    "heterogeneity": "the slow device, its clocks and its neighbours, or run without it",
+    "contention": "what the ranks of a node share, by fewer ranks a node or a spread placement",
+    "ddp": "the buckets, fewer and larger ones, and gradients as views of them",
+    "synchronisation": "the steadiness of a step: pinned cores, quiet nodes, inputs that are ready",
+    "data_movement": "how often and how much is sent: more rows between updates, another bucket cap, a faster link",
+}
+"""Where a loss is worth attacking first. A suggestion: only a new measurement tells whether it helps."""
 COLUMNS = ["topic", "told", "sentence", "source", "point_ids"]
 
 
 def guidelines(
-    strong: pd.DataFrame, weak: pd.DataFrame, overhead: pd.DataFrame, sizes: pd.DataFrame, factors: pd.DataFrame
+    strong: pd.DataFrame,
+    weak: pd.DataFrame,
+    overhead: pd.DataFrame,
+    sizes: pd.DataFrame,
+    factors: pd.DataFrame,
+    verdicts: pd.DataFrame,
 ) -> pd.DataFrame:
     """One row a guideline: topic, told (whether the data decide it), sentence, source, point_ids.
 
-    The frames are those of `kanstudy.analysis.estimates` and of `attribution`; empty ones give no sentence.
+    The frames are those of `kanstudy.analysis.estimates`, of `attribution` and of `verdict`; empty ones give no
+    sentence.
     """
     rows = [
         *_ranks(strong, "strong scaling"),
         *_ranks(weak, "weak scaling"),
-        *_largest_loss(factors),
+        *_largest_loss(verdicts),
         *_local_batch(factors),
         *_bucket_cap(overhead),
         *_buffers(overhead),
@@ -73,28 +88,17 @@ def _ranks(frame: pd.DataFrame, what: str) -> Iterator[dict]:
             yield _sentence("ranks", below or bool(len(kept)), f"{what}, {series}: {', '.join(parts)}", used)
 
 
-def _largest_loss(factors: pd.DataFrame) -> Iterator[dict]:
-    for (series, scaling), rows in _by(factors, ["series", "scaling"]):
-        rows = _at_largest(rows[~rows["factor"].isin(["none", "efficiency"])])
-        if rows.empty:
-            continue
-        rows = rows.sort_values("value")
-        worst, others = rows.iloc[0], rows.iloc[1:]
-        head = f"{scaling} scaling, {series}, {worst['world_size']} ranks: the largest loss"
-        if not _certain(rows, "value").all():
-            yield _sentence("loss", False, head, rows, _why_not(rows))
-        elif worst["value_high"] >= 1:
-            why = f"even the smallest factor, {_name(worst)} {value_text(worst, 'value', digits=3)}, includes no loss"
-            yield _sentence("loss", False, head, rows, why)
-        elif (others["value_low"] <= worst["value_high"]).any():
-            rivals = others[others["value_low"] <= worst["value_high"]]
-            named = ", ".join(f"{_name(row)} {value_text(row, 'value', digits=3)}" for _, row in rivals.iterrows())
-            why = f"{_name(worst)} {value_text(worst, 'value', digits=3)} overlaps {named}"
-            yield _sentence("loss", False, head, rows, why)
-        else:
-            share = f", {100 * worst['log_share']:.0f} % of ln E" if np.isfinite(worst["log_share"]) else ""
-            text = f"{head} is {_name(worst)}, a factor of {value_text(worst, 'value', digits=3)}{share}"
-            yield _sentence("loss", True, text, rows)
+def _largest_loss(verdicts: pd.DataFrame) -> Iterator[dict]:
+    """At each series' largest world size, the verdict on its factors, and what it suggests to change first: only where
+    the named loss is the largest with the probability that intervals have."""
+    for _, rows in _by(verdicts, ["series", "scaling"]):
+        row = rows.sort_values("world_size").iloc[-1]
+        told = bool(row["told"]) and row["probability_largest"] >= LEVEL
+        advice = f"to change first: {_REMEDIES[row['factor']]}" if told else "what to change first cannot be told"
+        points = f" ({row['source']}: {row['point_id']})."
+        sentence = f"{row['sentence'].removesuffix(points)}; {advice}{points}"
+        found = {"topic": "loss", "told": told, "sentence": sentence}
+        yield found | {"source": row["source"], "point_ids": row["point_id"]}
 
 
 def _local_batch(factors: pd.DataFrame) -> Iterator[dict]:
@@ -190,10 +194,6 @@ def _at_largest(rows: pd.DataFrame) -> pd.DataFrame:
 def _certain(rows: pd.DataFrame, name: str) -> pd.Series:
     """Whether each row has an interval of this value, and rounds to be trusted."""
     return rows[f"{name}_low"].astype(float).notna() & rows["trusted"].astype(bool)
-
-
-def _name(row: pd.Series) -> str:
-    return str(row["factor"]).replace("_", " ")
 
 
 def _why_not(rows: pd.DataFrame) -> str:

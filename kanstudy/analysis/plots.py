@@ -30,9 +30,9 @@ from kanstudy.analysis.plots_axes import (
     message,
     panels,
     plain_log_axis,
-    waterfall_panel,
     world_axis,
 )
+from kanstudy.analysis.plots_waterfall import several_ranks, waterfall_panel
 from kanstudy.analysis.series import WORK_KEYS, told_apart
 from kanstudy.files import write_atomically
 
@@ -98,34 +98,6 @@ def weak_scaling(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
         right.set_ylabel("samples per second, all ranks")
         left.plot([], [], "--", color="0.4", linewidth=0.9, label="ideal")
         legend(figure, left)
-    return figure
-
-
-def waterfall(attribution: pd.DataFrame) -> Figure:
-    """From 1 to the parallel efficiency, factor by factor, a panel a series and world size.
-
-    A bar spans the running product before and after its factor: downwards a loss, upwards a factor above 1. The
-    number is the factor with its interval. Heights depend on the order of the chain, the factors do not.
-    """
-    rows = _factors(attribution)
-    points = rows[["series", "world_size"]].drop_duplicates().to_numpy().tolist() if len(rows) else []
-    if not points:
-        return message("No point with two ranks or more is measured, so there is nothing to attribute")
-    with matplotlib.rc_context(STYLE):
-        columns = min(2, len(points))
-        lines = -(-len(points) // columns)
-        figure = NotebookFigure(
-            figsize=(WIDTH if columns > 1 else 0.62 * WIDTH, 2.5 * lines + 0.1), layout="constrained"
-        )
-        axes = figure.subplots(lines, columns, squeeze=False, sharey=True)
-        for axis in axes.flat[len(points) :]:
-            axis.set_visible(False)
-        for axis, (series, world_size) in zip(axes.flat, points, strict=False):
-            part = rows[(rows["series"] == series) & (rows["world_size"] == world_size)]
-            waterfall_panel(axis, part)
-            axis.set_title(f"{series}, {world_size} ranks", fontsize=7)
-        for line in axes:
-            line[0].set_ylabel("parallel efficiency, running product")
     return figure
 
 
@@ -243,7 +215,7 @@ def overview(strong: pd.DataFrame, weak: pd.DataFrame, attribution: pd.DataFrame
                 world_axis(axis, frame)
                 efficiency_axis(axis)
             axis.set_ylabel("parallel efficiency")
-        rows = _factors(attribution)
+        rows = several_ranks(attribution)
         rows = rows[rows["series"] == strong["series"].iloc[0]] if len(rows) else rows
         rows = rows[rows["world_size"] == rows["world_size"].max()] if len(rows) else rows
         if len(rows) > 1:
@@ -255,13 +227,6 @@ def overview(strong: pd.DataFrame, weak: pd.DataFrame, attribution: pd.DataFrame
             right.text(0.5, 0.5, "one rank:\nnothing to attribute", ha="center", va="center")
         legend(figure, left, middle, where="outside lower left", columns=2)
     return figure
-
-
-def _factors(attribution: pd.DataFrame) -> pd.DataFrame:
-    """The factors of complete chains over several ranks; one rank has nothing to lose to others."""
-    if not len(attribution):
-        return attribution
-    return attribution[~attribution["factor"].isin(["efficiency", "none"]) & (attribution["world_size"] > 1)]
 
 
 def _setting(row: pd.Series) -> str:

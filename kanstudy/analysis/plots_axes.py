@@ -1,4 +1,4 @@
-"""How figures look, and what is drawn on their axes: estimates with intervals, rounds as dots, factors as bars."""
+"""How figures look, and what is drawn on their axes: estimates with intervals, rounds as dots."""
 
 from __future__ import annotations
 
@@ -18,16 +18,6 @@ from matplotlib.figure import Figure
 WIDTH, COLUMN = 7.0, 3.4  # inches: a page's text and one of its columns
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 PALETTE: list[Any] = list(seaborn.color_palette("colorblind"))
-FACTOR_LABELS = {
-    "batch": "batch",
-    "heterogeneity": "hetero-\ngeneity",
-    "contention": "conten-\ntion",
-    "ddp": "DDP",
-    "synchronisation": "synchro-\nnisation",
-    "data_movement": "data\nmovement",
-}
-_LOSS, _GAIN, _TOTAL = PALETTE[3], PALETTE[2], PALETTE[7]
-_PAPER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.3}
 
 STYLE: dict[Any, Any] = {
     "font.size": 8,
@@ -133,38 +123,6 @@ def dots(axis: Axes, x: np.ndarray, per_round: pd.DataFrame, column: str, look: 
     axis.plot(
         x[disturbed], y[disturbed], "x", color=look.colour, markersize=3, alpha=0.5, markeredgewidth=0.6, zorder=2
     )
-
-
-def waterfall_panel(axis: Axes, rows: pd.DataFrame, intervals: bool = True) -> None:
-    """The factors of one point as bars from 1 to their product, each with its number."""
-    running, highest = 1.0, 1.15
-    for place, (_, row) in enumerate(rows.iterrows()):
-        value = row["value"]
-        after = running * value
-        axis.bar(
-            place,
-            after - running,
-            bottom=running,
-            width=0.62,
-            color=_GAIN if value > 1 else _LOSS,
-            alpha=0.85,
-            zorder=2,
-        )
-        axis.plot([place - 0.31, place + 1.31], [after, after], color="0.3", linewidth=0.7, zorder=3)
-        text = f"{value:.3f}"
-        if intervals and np.isfinite(row["value_low"]):
-            text += f"\n[{row['value_low']:.3f},\n{row['value_high']:.3f}]"
-        top = max(running, after) + 0.02
-        axis.text(place, top, text, ha="center", va="bottom", fontsize=5.5, bbox=_PAPER, zorder=5)
-        highest = max(highest, top + 0.1 * (1 + text.count("\n")))
-        running = after
-    axis.bar(len(rows), running, width=0.62, color=_TOTAL, zorder=2)
-    axis.text(len(rows), running + 0.02, f"{running:.3f}", ha="center", va="bottom", fontsize=6.5, weight="bold")
-    axis.axhline(1, linestyle="--", color="0.4", linewidth=0.9, zorder=1)
-    labels = [FACTOR_LABELS.get(factor, factor) for factor in rows["factor"]] + ["effi-\nciency"]
-    axis.set_xticks(range(len(labels)), labels, fontsize=5.5)
-    axis.set_ylim(0, highest)
-    axis.grid(axis="x", visible=False)
 
 
 def world_axis(axis: Axes, estimates: pd.DataFrame) -> np.ndarray:

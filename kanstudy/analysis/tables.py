@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.latex import booktabs
 from kanstudy.files import write_atomically
 
 
@@ -68,8 +69,24 @@ ATTRIBUTION = {
     "series": TEXT["series"],
     "world_size": _RATIO["world_size"],
     "factor": Column("factor"),
+    "pop": Column("POP metric, about"),
     "value": Column("value", digits=3),
+    "fixed": Column("fixed part alone", digits=3),
     "log_share": Column("share of ln E (%)", 100, 0),
+    **_QUALITY,
+    "point_id": TEXT["point_id"],
+}
+VERDICT = {"sentence": Column("largest loss"), "point_id": TEXT["point_id"]}
+BESIDE = {
+    "series": TEXT["series"],
+    "world_size": _RATIO["world_size"],
+    "load_balance": Column("load balance", digits=3),
+    "load_balance_arm": Column("of arm"),
+    "data_wait_share": Column("data wait (% of a step)", 100, 2),
+    "fixed_time_s": Column("fixed part t0 (ms)", 1e3, 3),
+    "fixed_share": Column("t0 (% of serial step)", 100, 1),
+    "optimizer_share": Column("optimizer (% of t0)", 100, 0),
+    "fixed_sizes": Column("from ranks"),
     **_QUALITY,
     "point_id": TEXT["point_id"],
 }
@@ -86,6 +103,7 @@ OVERHEAD = {
     "total_comm_s": Column("blocking all-reduce (ms)", 1e3, 3),
     **_QUALITY,
     "point_id": TEXT["point_id"],
+    "allreduce_point_id": Column("all-reduce point"),
 }
 ALLREDUCE = {
     "world_size": _RATIO["world_size"],
@@ -150,6 +168,8 @@ IDENTITY = {
     "local_batch_size": Column("local batch"),
     "efficiency": Column("E strong", digits=3),
     "batch_times_weak": Column("batch x E weak", digits=3),
+    "ratio": Column("ratio", digits=3),
+    "meaning": Column("which means"),
     "reason": Column("note"),
     "point_id": Column("strong point"),
     "weak_point_id": Column("weak point"),
@@ -170,6 +190,7 @@ COMPARISON = {
     "ours": Column("here"),
     "comparable": Column("comparable"),
     "why": Column("why"),
+    "point_ids": Column("points"),
 }
 GUIDELINES = {"sentence": Column("guideline"), "source": Column("source"), "point_ids": Column("points")}
 
@@ -259,46 +280,4 @@ def save_table(
     write_atomically(folder / f"{name}.csv", frame.to_csv(index=False))
     write_atomically(folder / f"{name}.md", f"{caption}\n\n{table.to_markdown()}\n")
     notes = " ".join(f"{number}: {note}." for number, note in enumerate(table.notes, 1))
-    write_atomically(folder / f"{name}.tex", _latex(table.cells, name, f"{caption} {notes}".strip()))
-
-
-def _latex(table: pd.DataFrame, name: str, caption: str) -> str:
-    """A booktabs table; the words of the data are escaped."""
-    head = " & ".join(_escaped(str(heading)) for heading in table.columns)
-    rows = [" & ".join(_escaped(str(cell)) for cell in row) + r" \\" for row in table.itertuples(index=False)]
-    return "\n".join(
-        [
-            r"\begin{table}",
-            rf"\caption{{{_escaped(caption)}}}",
-            rf"\label{{tab:{name}}}",
-            r"\begin{tabular}{" + "l" * len(table.columns) + "}",
-            r"\toprule",
-            head + r" \\",
-            r"\midrule",
-            *rows,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
-
-
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "&": r"\&",
-        "%": r"\%",
-        "$": r"\$",
-        "#": r"\#",
-        "_": r"\_",
-        "{": r"\{",
-        "}": r"\}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-    }
-)
-
-
-def _escaped(text: str) -> str:
-    return text.translate(_LATEX)
+    write_atomically(folder / f"{name}.tex", booktabs(table.cells, name, f"{caption} {notes}".strip()))

@@ -36,7 +36,8 @@ _BY_CHANCE = 0.05
 def simultaneous(estimates: Sequence[Estimate]) -> np.ndarray:
     """Lower and upper bounds (n, 2) that hold for all n positive estimates at once with 95 % probability.
 
-    All must have draws; draws of the same number belong to the same resample, or to independent ones.
+    All must have draws; draws of the same number belong to the same resample, or to independent ones. No bound is
+    inside of the estimate's own interval, which is not symmetric.
     """
     if not estimates:
         return np.empty((0, 2))
@@ -48,7 +49,9 @@ def simultaneous(estimates: Sequence[Estimate]) -> np.ndarray:
     if moves.any():
         largest = np.abs(deviations[moves] / spread[moves, None]).max(axis=0)
         half[moves] = np.quantile(largest, intervals.LEVEL) * spread[moves]
-    return np.exp(np.stack([logs - half, logs + half], axis=1))
+    low, high = np.exp(logs - half), np.exp(logs + half)
+    own = np.array([[estimate.low, estimate.high] for estimate in estimates])
+    return np.stack([np.minimum(low, own[:, 0]), np.maximum(high, own[:, 1])], axis=1)
 
 
 def verdicts(records: Sequence[Record]) -> pd.DataFrame:
@@ -88,8 +91,10 @@ def _of_point(record: Record, found: Efficiency, bounds: dict[str, tuple[float, 
     if why := _why_none(found, bounds):
         return {"told": False, "factor": "", "sentence": f"no loss can be told from nothing: {why}"}
     values = {name: factor.value for name, factor in found.factors.items()}
-    by_turns = "heterogeneity" in values and not slow_throughout(record)
-    losses = [name for name, (_, high) in bounds.items() if high < 1 and not (by_turns and name == "heterogeneity")]
+    losses = [name for name, (_, high) in bounds.items() if high < 1 - _NO_SPREAD]
+    by_turns = "heterogeneity" in losses and not slow_throughout(record)
+    if by_turns:
+        losses.remove("heterogeneity")
     scope = intervals.scope(len(starts(record)))
     note = (
         f"; {_text('heterogeneity', values, bounds)}, counts as chance: no rank is slower round after round"

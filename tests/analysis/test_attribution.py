@@ -7,7 +7,7 @@ from fabricate import TRUTH, empty_arms, make_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanstudy.analysis.attribution import FACTORS, attribution, efficiency, identity_check
+from kanstudy.analysis.attribution import FACTORS, POP, attribution, efficiency, identity_check, pop_text
 from kanstudy.record import Fault
 
 WEAK = {"experiment": "weak_scaling", "scaling": "weak"}
@@ -173,7 +173,27 @@ def test_the_identity_between_strong_and_weak(rounds: int, has_interval: bool) -
     assert (row["point_id"], row["weak_point_id"]) == (strong.point_id, weak.point_id)
     assert row["efficiency"] == pytest.approx(row["batch_times_weak"], rel=0.01)
     assert np.isfinite(row["batch_times_weak_low"]) == has_interval
+    assert row["ratio"] == pytest.approx(row["efficiency"] / row["batch_times_weak"], rel=1e-6)
+    assert row["meaning"].startswith("they agree" if has_interval else "no interval")
     assert identity_check([strong], [other]).empty
+
+
+@pytest.mark.parametrize(("contention", "word"), [(0.7, "E strong is 21% larger"), (0.9, "E strong is 6% smaller")])
+def test_launches_that_differ_by_more_than_their_rounds_are_told(contention: float, word: str) -> None:
+    strong = make_record(rounds=14, noise=0.002, noise_seed=1)
+    weak = make_record(**WEAK, rounds=14, noise=0.002, noise_seed=2, truth={"contention": contention})
+    (row,) = identity_check([strong], [weak]).to_dict("records")
+    assert row["meaning"].startswith(word)
+    assert "which no interval within one contains" in row["meaning"]
+
+
+def test_every_factor_has_the_nearest_of_the_pop_metrics() -> None:
+    frame = attribution([make_record(world_size=4)])
+    assert by_factor(frame, "pop") == POP
+    text = pop_text(frame["factor"])
+    assert "heterogeneity ~ load balance, synchronisation ~ serialisation, data movement ~ transfer" in text
+    assert "batch x contention x DDP ~ computation scaling" in text
+    assert "batch" not in pop_text(attribution([make_record(**WEAK)])["factor"])
 
 
 def test_a_note_tells_whether_disturbed_rounds_are_left_out() -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from fabricate import TRUTH, empty_arms, make_record
 
-from kanstudy.analysis import attribution, estimates, metrics, plots, tables
+from kanstudy.analysis import attribution, estimates, metrics, plots, plots_waterfall, tables
 from kanstudy.record import Fault
 
 E = float(np.prod(list(TRUTH.values())))
@@ -195,7 +195,7 @@ def test_figures_and_tables_take_what_records_give(sizes: tuple[int, ...], round
     figures = [
         plots.strong_scaling(shown[0][0], every),
         plots.weak_scaling(shown[1][0], every),
-        plots.waterfall(chain),
+        plots_waterfall.waterfall(chain),
         plots.overhead(shown[2][0], every),
         plots.allreduce(shown[3][0]),
         plots.model_size(shown[4][0]),

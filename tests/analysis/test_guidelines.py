@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from fabricate import TRUTH, make_record
 
-from kanstudy.analysis import attribution, estimates
+from kanstudy.analysis import attribution, estimates, verdict
 from kanstudy.analysis.guidelines import guidelines
 
 PAIR = {"experiment": "communication_overhead", "arms": ("ddp_noop", "ddp"), "noise": 0.002}
@@ -18,6 +18,7 @@ def advise(strong: list | None = None, comm: list | None = None, models: list | 
         estimates.overhead(comm or []),
         estimates.model_size(models or []),
         attribution.attribution(strong),
+        verdict.verdicts(strong),
     )
 
 
@@ -61,20 +62,26 @@ def test_without_an_interval_or_trust_nothing_is_told(changes: dict) -> None:
     assert len(frame) == 3
     assert not frame["told"].any()
     assert frame["sentence"].str.contains("cannot be told").all()
-    assert frame["sentence"].str.contains("too few for an interval|untrusted").all()
+    assert frame["sentence"].str.contains("too few for an interval|too few for a bootstrap|untrusted").all()
 
 
-def test_the_largest_loss() -> None:
+def test_the_largest_loss_and_what_to_change_first() -> None:
     row = one(advise([make_record(noise=0.003)]), "loss")
     assert row["told"]
-    assert "is contention, a factor of 0.85" in row["sentence"]
-    assert "% of ln E" in row["sentence"]
+    assert "told from nothing is contention, 0.85" in row["sentence"]
+    assert "to change first: what the ranks of a node share" in row["sentence"]
     close = one(advise([make_record(noise=0.003, truth={"data_movement": 0.85})]), "loss")
     assert not close["told"]
-    assert "overlaps" in close["sentence"]
+    assert "the largest loss that can be told from nothing is" in close["sentence"]
+    assert "what to change first cannot be told" in close["sentence"]
     none = one(advise([make_record(noise=0.03, noise_seed=1, truth=dict.fromkeys(TRUTH, 1.0))]), "loss")
     assert not none["told"]
-    assert "includes no loss" in none["sentence"]
+    assert "no loss can be told from nothing" in none["sentence"]
+
+
+def test_the_largest_loss_is_that_of_the_largest_world_size() -> None:
+    row = one(advise([make_record(world_size=p, noise=0.003) for p in (2, 8, 4)]), "loss")
+    assert row["point_ids"] == make_record(world_size=8).point_id
 
 
 @pytest.mark.parametrize(

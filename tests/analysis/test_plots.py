@@ -10,7 +10,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kanstudy.analysis import plots, plots_axes
+from kanstudy.analysis import plots, plots_axes, plots_waterfall
 
 NOTHING = pd.DataFrame()
 
@@ -80,11 +80,12 @@ def test_oversubscribed_points_are_hollow() -> None:
 
 def test_waterfall_draws_a_gain_upwards_and_ends_at_the_product() -> None:
     values = (1.25, 0.99, 0.93, 0.98, 0.97, 0.9)
-    (axis,) = plots.waterfall(frames.chain(values)).axes
+    (axis,) = plots_waterfall.waterfall(frames.chain(values)).axes
     bars = axis.patches
     assert bars[0].get_height() == pytest.approx(0.25)
     assert all(bar.get_height() < 0 for bar in bars[1:6])
     assert bars[6].get_height() == pytest.approx(np.prod(values))
+    assert bars[6].get_y() == 0
     assert bars[0].get_facecolor() != bars[1].get_facecolor()
     assert axis.get_ylim()[0] == 0
     assert "1.250" in texts(axis.figure)
@@ -92,8 +93,40 @@ def test_waterfall_draws_a_gain_upwards_and_ends_at_the_product() -> None:
 
 def test_a_waterfall_a_series_and_world_size() -> None:
     chains = [frames.chain((0.9,) * 6, size, series) for series in ("a", "b") for size in (2, 4)]
-    figure = plots.waterfall(pd.concat(chains))
+    figure = plots_waterfall.waterfall(pd.concat(chains))
     assert {axis.get_title() for axis in figure.axes} == {"a, 2 ranks", "a, 4 ranks", "b, 2 ranks", "b, 4 ranks"}
+
+
+def test_what_does_not_shrink_is_hatched_in_the_bar_of_the_batch() -> None:
+    chain = frames.chain((0.8, 0.99, 0.93, 0.98, 0.97, 0.9)).assign(fixed=[0.9, *[np.nan] * 6])
+    figure = plots_waterfall.waterfall(chain)
+    (hatched,) = [bar for bar in figure.axes[0].patches if bar.get_hatch()]
+    assert hatched.get_height() == pytest.approx(-0.1)
+    assert hatched.get_y() == 1
+    assert "does not shrink with the batch" in legend_texts(figure)
+    gain = plots_waterfall.waterfall(chain.assign(fixed=[1.1, *[np.nan] * 6]))
+    assert not any(bar.get_hatch() for bar in gain.axes[0].patches)
+
+
+def test_nothing_of_a_waterfall_is_cut_and_each_factor_has_its_interval() -> None:
+    high, low = frames.chain((1.5, 1.3, 0.9, 1, 1, 0.4), 4), frames.chain((0.9,) * 6, 2, "a name " * 20)
+    high.loc[1, "value_high"] = 2.4
+    figure = plots_waterfall.waterfall(pd.concat([high, low]))
+    figure.draw_without_rendering()
+    for axis in figure.axes:
+        assert axis.get_ylim()[1] > 1.5 * 2.4, "panels share an axis that holds the widest interval of any"
+        assert len(axis.containers) >= 7
+        for text in (*axis.texts, axis.title):
+            box = text.get_window_extent()
+            assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1, text.get_text()
+            assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1, text.get_text()
+    assert "1.300 [1.280, 2.400]" in texts(figure).replace("\n", " ")
+
+
+def test_a_factor_that_may_be_one_is_pale() -> None:
+    chain = frames.chain((0.9, 0.99, 1.01, 1.2, 0.9, 0.9))
+    bars = plots_waterfall.waterfall(chain).axes[0].patches
+    assert [bar.get_alpha() < 1 for bar in bars[:7]] == [False, True, True, False, False, False, False]
 
 
 def test_overhead_is_in_per_cent_and_may_be_negative() -> None:
@@ -171,7 +204,7 @@ def test_a_series_has_one_colour_in_all_panels_of_the_overview() -> None:
     [
         lambda: plots.strong_scaling(NOTHING, NOTHING),
         lambda: plots.weak_scaling(NOTHING, NOTHING),
-        lambda: plots.waterfall(NOTHING),
+        lambda: plots_waterfall.waterfall(NOTHING),
         lambda: plots.overhead(NOTHING, NOTHING),
         lambda: plots.allreduce(NOTHING),
         lambda: plots.model_size(NOTHING),
