@@ -14,6 +14,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 from scipy.stats import binom, norm, t
@@ -89,6 +90,7 @@ def scope(starts: int) -> str:
     return "within one launch" if starts == 1 else f"of the rounds of {starts} starts pooled, not between starts"
 
 
+@cache
 def order_statistic_rank(n: int) -> tuple[int, float]:
     """The largest k for which [k-th smallest, k-th largest] of n covers the median with at least LEVEL.
 
@@ -105,6 +107,7 @@ def resamples(n: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
 
 
+@cache
 def tail_level(n: int) -> float:
     """The level of the bootstrap's lower percentile: Φ(-t √(n / (n-1))), with t of n - 1 degrees of freedom.
 

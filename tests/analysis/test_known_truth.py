@@ -17,6 +17,7 @@ from kanstudy.analysis.machine_model import MachineModel, gradient_buckets
 from kanstudy.analysis.machine_noise import Noise
 from kanstudy.analysis.paired import PairedArms
 from kanstudy.analysis.simulate import simulate, truth
+from kanstudy.analysis.verdict import verdicts
 from kanstudy.record import Record
 from kanstudy.spec import PointSpec
 
@@ -163,15 +164,18 @@ def test_strong_scaling_is_the_batch_times_weak_scaling(p: int) -> None:
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_the_guideline_names_the_cause(cause: str) -> None:
+def test_the_verdict_and_the_guideline_name_the_cause(cause: str) -> None:
     model = MachineModel(**({"noise": Noise(block_sd=2e-3)} | CAUSES[cause]))
     records = simulate([point(p) for p in (1, 4)], model, rounds=20)
-    empty = estimates.overhead([])
-    frame = guidelines(estimates.strong(records), estimates.weak([]), empty, empty, attribution(records))
-    (row,) = frame[frame["topic"] == "loss"].to_dict("records")
-    assert row["told"]
-    assert f"4 ranks: the largest loss is {cause.replace('_', ' ')}, a factor of" in row["sentence"]
-    assert "(simulated: " in row["sentence"]
+    (row,) = verdicts(records).to_dict("records")
+    assert (row["told"], row["factor"], row["source"]) == (True, cause, "simulated")
+    none = estimates.overhead([])
+    frame = guidelines(
+        estimates.strong(records), estimates.weak([]), none, none, attribution(records), verdicts(records)
+    )
+    (line,) = frame[frame["topic"] == "loss"].to_dict("records")
+    assert line["told"]
+    assert "(simulated: " in line["sentence"]
 
 
 @pytest.mark.parametrize("p", [2, 8])

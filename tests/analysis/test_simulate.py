@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from kanstudy.analysis import attribution, estimates, guidelines, plots, results, tables
+from kanstudy.analysis import attribution, estimates, guidelines, plots, results, tables, verdict
 from kanstudy.analysis.blocks import blocks
 from kanstudy.analysis.intervals import seed_of
 from kanstudy.analysis.machine_model import MachineModel, gradient_buckets, layer_bytes, spread_ranks
@@ -97,7 +97,9 @@ def test_all_tables_figures_and_guidelines_take_simulated_records(rounds: int, t
     plots.overhead(frames[2][0], every)
     plots.allreduce(frames[3][0])
     plots.model_size(frames[4][0])
-    written = guidelines.guidelines(frames[0][0], frames[1][0], frames[2][0], frames[4][0], chain)
+    written = guidelines.guidelines(
+        frames[0][0], frames[1][0], frames[2][0], frames[4][0], chain, verdict.verdicts(strong)
+    )
     assert written["sentence"].str.contains(r"\(simulated: ").all()
 
 
