@@ -69,6 +69,7 @@ NAMES = {
     "weak_scaling": "02_weak_scaling",
     "communication_overhead": "03_communication_overhead",
     "model_size_scaling": "04_model_size_scaling",
+    "operator_scaling": "05_operator_speed",
 }
 
 

@@ -82,7 +82,7 @@ def _speedups(axis: Axes, rows: pd.DataFrame) -> None:
             [row["world_size"]], [row["product"]], marker="_", color=_FASTER.colour, markersize=11, markeredgewidth=1.4
         )
     axis.set_yscale("log", base=2)
-    plain_log_axis(axis.yaxis, (1.0,))
+    plain_log_axis(axis.yaxis, (1.0, 2.0, 5.0))
     _world_axis(axis, sizes)
     axis.set_ylabel(f"speed-up over {first['operator']}\non one rank")
 

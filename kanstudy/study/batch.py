@@ -21,6 +21,7 @@ NOTEBOOKS = {
     "weak_scaling": "02_weak_scaling",
     "communication_overhead": "03_communication_overhead",
     "model_size_scaling": "04_model_size_scaling",
+    "operator_scaling": "05_operator_speed",
 }
 """Each experiment's notebook, in running order."""
 FINAL = "90_figures_and_tables"

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanstudy.analysis import tables
-from kanstudy.analysis.complementarity import RATIOS, VERDICTS, PairedOperators, complementarity, per_round
+from kanstudy.analysis.complementarity import VERDICTS, complementarity, per_round
+from kanstudy.analysis.paired_operators import RATIOS, PairedOperators
 from kanstudy.record import Fault, Record
 
 COMMON = {"experiment": "operator_scaling", "arms": ("serial_global", "ddp_noop", "ddp")}
@@ -118,6 +119,7 @@ def test_the_verdict_in_plain_words(truth: dict[str, float], verdict: str, words
     assert words in row["sentence"]
     assert f"an interaction of {row['interaction']:.3f} [" in row["sentence"]
     assert f"fused in place of reference is {row['operator_speedup']:.2f} [" in row["sentence"]
+    assert row["sentence"].endswith(f" (measured: {row['point_id']} {row['faster_point_id']}).")
     assert row["sentence"].count("%") == 2 + (verdict == "complementary")
 
 
