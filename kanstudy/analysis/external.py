@@ -8,16 +8,17 @@ crosses series but a baseline that is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis.external_columns import Columns, is_label, label, number, plain_name, understand
+from kanstudy.analysis.external_columns import Columns, label, number, plain_name, understand
 from kanstudy.analysis.external_points import Point, by_series, flags, point, ranks
 from kanstudy.analysis.external_read import ExternalError, with_text_names
-from kanstudy.analysis.external_rows import Key, Row, differing, grouped, judge, row_list
+from kanstudy.analysis.external_rows import Differences, Key, Row, grouped, judge, row_list
 from kanstudy.analysis.intervals import Estimate
 
 SCALINGS = ("strong", "weak")
@@ -77,15 +78,16 @@ def analyse(
     """
     frame = with_text_names(frame, where)
     columns = understand(frame, roles or {}, by, where)
-    scaling = _scaling(scaling, columns, where)
+    scaling_of = _scalings(scaling, frame, columns, where)
     stated = _stated(frame, columns, baseline or {}, where)
-    rows = judge(frame, columns, repeats)
-    is_rate = columns.kind != "time" or columns.samples is not None
-    series = by_series([point(*at, group, is_rate, scaling) for at, group in grouped(rows).items()])
+    differences = Differences(frame, columns)
+    rows = judge(frame, columns, repeats, differences)
+    is_rate = _is_rate(columns)
+    groups = grouped(rows)
+    series = by_series([point(*at, group, is_rate, scaling_of(at[0])) for at, group in groups.items()])
     planned: dict[tuple[Key, int], list[Row]] = {}
     for row in rows:
         planned.setdefault((row.key, row.world_size), []).append(row)
-    crossing = _Crossing(frame, columns)
     lines, dots = [], []
     for key, members in series.items():
         base_key = tuple(stated.get(name, value) for name, value in zip(columns.keys, key, strict=True))
@@ -97,8 +99,8 @@ def analyse(
             lost = [row for row in planned[key, found.world_size] if row.reason]
             if lost:
                 told.append(f"{len(lost)} of {len(lost) + len(found.rows)} rows here unused ({row_list(lost)})")
-            told += crossing.told(found)
-            told += flags(found, before, columns, is_rate, scaling)
+            told += _crossing(found, columns, differences)
+            told += flags(found, before, columns, is_rate, scaling_of(key))
             lines.append(_line(found, told))
             dots += _dots(found, is_rate) if len(found.rows) > 1 else []
     measure = "throughput" if is_rate else "time_s" if columns.unit_s else "time"
@@ -114,22 +116,35 @@ def analyse(
         repeats=pd.DataFrame(dots, columns=[*keys, "world_size", *RATIOS]),
         keys=keys,
         columns=columns,
-        scaling=scaling,
+        scaling=" and ".join(sorted({scaling_of(key) for key in series} - {""})),
         planned=len(frame),
-        notes=(*columns.notes, *_notes(frame, columns, series, crossing, is_rate)),
+        notes=(*columns.notes, *_notes(columns, series, differences, rows)),
     )
 
 
-def _scaling(given: str | None, columns: Columns, where: str) -> str:
-    """Strong or weak, "" where a throughput makes it no matter."""
+def _is_rate(columns: Columns) -> bool:
+    """Whether the values of rows are throughputs, of which no scaling needs to be known; else they are times."""
+    return columns.kind != "time" or columns.samples is not None
+
+
+def _scalings(
+    given: str | None, frame: pd.DataFrame, columns: Columns, where: str
+) -> Callable[[Key], Literal["strong", "weak", ""]]:
+    """Strong or weak for each key: as given, or as a key column says that holds nothing else; "" if it is no matter."""
     if given is not None and given not in SCALINGS:
         raise ExternalError(f"{where}: scaling {given!r}: must be strong or weak")
-    if given is None and columns.kind == "time" and columns.samples is None:
+    told = {name: {str(label(cell)).lower() for cell in frame[name]} for name in columns.keys}
+    place, name = next(((at, name) for at, name in enumerate(told) if told[name] <= set(SCALINGS)), (0, ""))
+    if given and name and told[name] != {given}:
+        raise ExternalError(f"{where}: scaling {given}: column {name!r} says {' and '.join(sorted(told[name]))} itself")
+    if name and given is None:
+        return lambda key: "weak" if str(key[place]).lower() == "weak" else "strong"
+    if given is None and not _is_rate(columns):
         raise ExternalError(
             f"{where}: column {columns.measure!r} is a time, which does not say whether the work grew with the ranks: "
             "--scaling strong (the same work) or weak (the same work a rank), or --map COLUMN=samples for how much"
         )
-    return given or ""
+    return lambda _: "weak" if given == "weak" else "strong" if given else ""
 
 
 def _stated(frame: pd.DataFrame, columns: Columns, baseline: Mapping[str, str], where: str) -> dict[str, str | None]:
@@ -160,26 +175,14 @@ def _baseline_told(found: Point, at_one: Sequence[Row], stated: Mapping[str, str
     return told + ([f"baseline of {where}"] if where and found.key != found.base.key else [])
 
 
-class _Crossing:
-    """Columns that are no keys and have no role: in which of them rows differ that are put together."""
-
-    def __init__(self, frame: pd.DataFrame, columns: Columns) -> None:
-        self.columns = columns
-        self.labels = [[label(cell) for cell in line] for line in frame.itertuples(index=False, name=None)]
-        self.places = {str(name): place for place, name in enumerate(frame.columns)}
-        self.texts = {name for name in columns.ignored if is_label(frame[name], name)}
-
-    def differ(self, rows: Sequence[Row]) -> list[str]:
-        return differing(rows, self.labels, self.places, self.columns)
-
-    def told(self, found: Point) -> list[str]:
-        """Text and dates that were left out of the keys and differ among a point's rows and its baseline's."""
-        inside = [name for name in self.differ(found.rows) if name in self.texts]
-        told = [f"its rows differ in {', '.join(inside)}"] if inside else []
-        if found.base is not None and found.base is not found:
-            across = [name for name in self.differ([*found.rows, *found.base.rows]) if name in self.texts]
-            told += [f"baseline differs in {', '.join(across)}"] if across else []
-        return told
+def _crossing(found: Point, columns: Columns, differences: Differences) -> list[str]:
+    """Text and dates that were left out of the keys and differ among a point's rows, or from its baseline's."""
+    inside = [name for name in differences.among(found.rows) if name in columns.texts]
+    told = [f"its rows differ in {', '.join(inside)}"] if inside else []
+    if found.base is not None and found.base is not found:
+        across = [name for name in differences.among([*found.rows, *found.base.rows]) if name in columns.texts]
+        told += [f"baseline differs in {', '.join(across)}"] if across else []
+    return told
 
 
 def _line(found: Point, told: Sequence[str]) -> list[object]:
@@ -208,23 +211,23 @@ def _apart(name: str, own: Sequence[str]) -> str:
 
 
 def _notes(
-    frame: pd.DataFrame, columns: Columns, series: Mapping[Key, Sequence[Point]], crossing: _Crossing, is_rate: bool
+    columns: Columns, series: Mapping[Key, Sequence[Point]], differences: Differences, rows: Sequence[Row]
 ) -> list[str]:
     notes = []
     if columns.ignored:
         notes.append(f"not used: {', '.join(columns.ignored)} (a column of settings is a key if named with --by)")
-    repeated = [found for members in series.values() for found in members if len(found.rows) > 1]
-    differ = dict.fromkeys(name for found in repeated for name in crossing.differ(found.rows))
+    points = [found for members in series.values() for found in members]
+    repeated = [found for found in points if len(found.rows) > 1]
+    differ = dict.fromkeys(name for found in repeated for name in differences.among(found.rows))
     if differ:
         notes.append(f"repeats of one point differ in {', '.join(differ)}")
     if any(not found.rate.has_interval for found in repeated):
         notes.append("a ratio has an interval only if both its points have at least 6 repeats")
-    without = any(found.base is None for members in series.values() for found in members)
-    if without and len(series) > 1 and all(len(members) == 1 for members in series.values()):
-        single = [name for name in columns.keys if frame[name].nunique(dropna=False) == len(frame)]
+    if len(series) == len(points) > 1 and any(found.base is None for found in points):
+        single = [name for name in columns.keys if len({differences.values([name], row) for row in rows}) == len(rows)]
         which = f": {', '.join(single)} differs in every row" if single else ""
         notes.append(f"no series has two world sizes{which}; leave out of the keys, with --by, what is no setting")
-    varying = [name for name in columns.ignored if "samples" in plain_name(name) and frame[name].nunique() > 1]
-    if varying and not is_rate:
+    varying = [name for name in differences.among(rows) if "samples" in plain_name(name)]
+    if varying and not _is_rate(columns):
         notes.append(f"{varying[0]} varies: if the time is for so many samples, say --map {varying[0]}=samples")
     return notes

@@ -45,7 +45,11 @@ _REPEAT = re.compile(r"(run|repeat|repetition|rep|replicate|trial|seed|launch|ro
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table by what they mean. `unit_s` is the time column's unit in seconds, None if unknown."""
+    """The columns of a table by what they mean.
+
+    `ignored` have no meaning here; `texts` are those of them that hold text or dates, which a caller left out of the
+    keys. `unit_s` is the time column's unit in seconds, None if unknown.
+    """
 
     world_size: str
     measure: str
@@ -54,6 +58,7 @@ class Columns:
     repeats: tuple[str, ...]
     keys: tuple[str, ...]
     ignored: tuple[str, ...]
+    texts: frozenset[str]
     unit_s: float | None
     notes: tuple[str, ...]
 
@@ -70,6 +75,8 @@ def number(cell: object) -> float:
 
 def seconds(cell: object, unit_s: float | None) -> float:
     """A time in seconds: of a number in the column's unit (1 if unknown), or of text that names its own (`162 ms`)."""
+    if isinstance(cell, pd.Timedelta):
+        return cell.total_seconds()
     found = re.fullmatch(r"([-+.\deE]+)\s*([a-zµ]+)", cell) if isinstance(cell, str) else None
     if found and found[2].replace("µ", "u") in _UNITS:
         return number(found[1]) * _UNITS[found[2].replace("µ", "u")]
@@ -140,9 +147,10 @@ def understand(
     else:
         keys = _keys(names, by, taken, where)
     ignored = tuple(name for name in names if name not in taken and name not in keys)
+    texts = frozenset(name for name in ignored if is_label(frame[name], name))
     unit_s = time_unit(measure) if kind == "time" else None
     samples = given.get("samples", [None])[0]
-    return Columns(world_size[0], measure, kind, samples, repeats, keys, ignored, unit_s, tuple(notes))
+    return Columns(world_size[0], measure, kind, samples, repeats, keys, ignored, texts, unit_s, tuple(notes))
 
 
 def is_text(column: pd.Series) -> bool:

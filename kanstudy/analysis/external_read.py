@@ -36,7 +36,7 @@ def read_table(path: Path | str) -> pd.DataFrame:
     """The table of a .csv, .tsv, .json, .jsonl (each also .gz) or .parquet file: a row a line, columns named by text.
 
     Raises `ExternalError` where the file cannot be read as what its name says, where rows are longer or shorter than
-    the header, and where a column has no name or that of another.
+    the header, and where two columns have one name.
     """
     path = Path(path)
     if not is_table(path):
@@ -54,12 +54,14 @@ def read_table(path: Path | str) -> pd.DataFrame:
 
 
 def with_text_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    """The same rows numbered from 0, columns named by distinct text; `where` begins the message of an error."""
-    names = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name).strip() for name in frame.columns]
-    for number, name in enumerate(names, start=1):
-        if not name:
-            raise ExternalError(f"{where}: column {number} has no name: must have one")
-        if names.index(name) < number - 1:
+    """The same rows numbered from 0, columns named by distinct text; `where` begins the message of an error.
+
+    A column without a name, such as an index that was saved, is called `column 1` by its place.
+    """
+    texts = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name).strip() for name in frame.columns]
+    names = [name or f"column {place}" for place, name in enumerate(texts, start=1)]
+    for place, name in enumerate(names):
+        if names.index(name) < place:
             raise ExternalError(f"{where}: column name {name!r} is there twice: must be distinct")
     return frame.set_axis(names, axis=1).reset_index(drop=True)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -31,25 +32,43 @@ class Row:
     reason: str
 
 
-def judge(frame: pd.DataFrame, columns: Columns, repeats: bool) -> list[Row]:
+class Differences:
+    """In which columns without a role, keys aside, rows of a table differ: what else may tell them apart."""
+
+    def __init__(self, frame: pd.DataFrame, columns: Columns) -> None:
+        self._columns = columns
+        self._labels = [[label(cell) for cell in line] for line in frame.itertuples(index=False, name=None)]
+        self._places = {str(name): place for place, name in enumerate(frame.columns)}
+
+    def values(self, names: Sequence[str], row: Row) -> Key:
+        """What a row has in some columns."""
+        return tuple(self._labels[row.number - 1][self._places[name]] for name in names)
+
+    def are_same(self, one: Row, other: Row) -> bool:
+        """Whether two rows are the same in every column."""
+        return self._labels[one.number - 1] == self._labels[other.number - 1]
+
+    def among(self, rows: Sequence[Row]) -> list[str]:
+        """The columns in which these rows differ."""
+        return [name for name in self._columns.ignored if len({self.values([name], row) for row in rows}) > 1]
+
+
+def judge(frame: pd.DataFrame, columns: Columns, repeats: bool, differences: Differences) -> list[Row]:
     """Every row of the table, those that cannot be used with the reason.
 
     Rows of one key and world size are repeats if `repeats` says so, or if a column numbers them; else none of them
     can be used, since they are of different things, and the reason names the columns that tell them apart.
     """
-    names = {name: place for place, name in enumerate(frame.columns)}
-    cells = list(frame.itertuples(index=False, name=None))
     has_units = _has_units(frame, columns)
     rows = []
-    for place, line in enumerate(cells):
-        found = {name: line[at] for name, at in names.items()}
+    for place, found in enumerate(frame.to_dict("records"), start=1):
         world_size, why = _world_size(found[columns.world_size], columns.world_size)
         value, why_not = _value(found, columns, world_size, has_units)
         key = tuple(label(found[name]) for name in columns.keys)
-        rows.append(Row(place + 1, key, world_size, value, why or why_not))
-    labels = [[label(cell) for cell in line] for line in cells]
-    for group in grouped(rows).values():
-        _settle(group, labels, names, columns, repeats)
+        rows.append(Row(place, key, world_size, value, why or why_not))
+    if not repeats:
+        for group in grouped(rows).values():
+            _settle(group, columns, differences)
     return rows
 
 
@@ -76,7 +95,7 @@ def _world_size(cell: object, name: str) -> tuple[int, str]:
     return 0, f"{name} {_shown(cell)}: must be a whole number of ranks from 1 to {_LARGEST_WORLD}"
 
 
-def _value(found: dict[str, object], columns: Columns, world_size: int, has_units: bool) -> tuple[float, str]:
+def _value(found: Mapping[Hashable, Any], columns: Columns, world_size: int, has_units: bool) -> tuple[float, str]:
     """What the row measured: throughput of all ranks (samples/s where a time has samples), or a time in seconds."""
     name, cell = columns.measure, found[columns.measure]
     is_time = columns.kind == "time"
@@ -84,13 +103,13 @@ def _value(found: dict[str, object], columns: Columns, world_size: int, has_unit
     if is_time and has_units and not columns.unit_s and not math.isnan(number(cell)):
         return math.nan, f"{name} {_shown(cell)}: has no unit, others in its column have"
     if not (math.isfinite(value) and value > 0):
-        return math.nan, f"{name} {_shown(cell)}: must be a number above 0"
+        return math.nan, f"{name} {_shown(cell)}: must be a plain number above 0"
     if columns.kind == "throughput_per_rank":
         value *= world_size
     if columns.samples is not None:
         samples = number(found[columns.samples])
         if not (math.isfinite(samples) and samples > 0):
-            return math.nan, f"{columns.samples} {_shown(found[columns.samples])}: must be a number above 0"
+            return math.nan, f"{columns.samples} {_shown(found[columns.samples])}: must be a plain number above 0"
         value = samples / value
     if not (1e-100 < value < 1e100 or not world_size):
         return math.nan, f"{name} {_shown(cell)}: must be between 1e-100 and 1e100"
@@ -104,42 +123,30 @@ def _has_units(frame: pd.DataFrame, columns: Columns) -> bool:
     )
 
 
-def _settle(
-    group: list[Row], labels: list[list[str | None]], names: dict[str, int], columns: Columns, repeats: bool
-) -> None:
+def _settle(group: Sequence[Row], columns: Columns, differences: Differences) -> None:
     """Of usable rows of one key and world size: leave what repeats one measurement, give the others a reason."""
-    if repeats or len(group) < 2:
-        return
     by_number: dict[Key, list[Row]] = {}
     for row in group:
-        by_number.setdefault(tuple(labels[row.number - 1][names[name]] for name in columns.repeats), []).append(row)
+        by_number.setdefault(differences.values(columns.repeats, row), []).append(row)
     for rows in by_number.values():
-        first = rows[0]
         for row in rows[1:]:
-            if labels[row.number - 1] == labels[first.number - 1]:
-                row.reason = f"the same as row {first.number} in every column"
+            if differences.are_same(row, rows[0]):
+                row.reason = f"the same as row {rows[0].number} in every column"
         rest = [row for row in rows if not row.reason]
-        if len(rest) < 2:
-            continue
-        differ = differing(rest, labels, names, columns)
-        same = "key and world size" + "".join(f" and {name}" for name in columns.repeats)
-        for row in rest:
-            others = row_list([other for other in rest if other is not row])
-            row.reason = f"same {same} as {others}, {_advice(differ, columns)}"
-
-
-def differing(
-    rows: Sequence[Row], labels: list[list[str | None]], names: dict[str, int], columns: Columns
-) -> list[str]:
-    """The columns without a role in which these rows differ."""
-    return [name for name in columns.ignored if len({labels[row.number - 1][names[name]] for row in rows}) > 1]
+        if len(rest) > 1:
+            same = "".join(f" and {name}" for name in columns.repeats)
+            advice = _advice(differences.among(rest), columns)
+            for row in rest:
+                others = row_list([other for other in rest if other is not row])
+                row.reason = f"same key and world size{same} as {others}, {advice}"
 
 
 def _advice(differ: Sequence[str], columns: Columns) -> str:
     if not differ:
         return f"but another {columns.measure}: no column tells them apart (--repeats if they repeat one measurement)"
     by = ",".join([*columns.keys, *differ])
-    return f"but they differ in {', '.join(differ)}: make what is a setting a key (--by {by}), or --repeats"
+    or_repeats = "" if columns.texts & set(differ) else ", or --repeats if they repeat one measurement"
+    return f"but they differ in {', '.join(differ)}: make what is a setting a key (--by {by}){or_repeats}"
 
 
 def _shown(cell: object) -> str:

@@ -51,11 +51,15 @@ def scaling(analysis: Analysis) -> Figure:
         figure = NotebookFigure(figsize=(WIDTH, 2.7 if len(lines) == 1 else 1.9 * len(lines)), layout="constrained")
         axes = figure.subplots(len(lines), 2, squeeze=False, sharex=True)
         look_of = looks(names)
-        if len(look_of) > _MOST:
-            look_of = {name: look._replace(colour="0.5", marker=".") for name, look in look_of.items()}
+        too_many = len(look_of) > _MOST
         for (left, right), line in zip(axes, lines, strict=True):
             part = frame[frame["group"] == line]
-            curves(left, part, dots, "speedup", look_of)
+            for axis, column in ((left, "speedup"), (right, "parallel_efficiency")):
+                if too_many:
+                    for _, series in part.groupby("series"):
+                        axis.plot(series["world_size"], series[column], ".-", color="0.4", alpha=0.5, linewidth=0.6)
+                else:
+                    curves(axis, part, dots, column, look_of)
             _world(left, frame)
             for start in sorted(part["baseline_world_size"].unique()):
                 sizes = np.array([start, frame["world_size"].max()], dtype=float)
@@ -63,17 +67,16 @@ def scaling(analysis: Analysis) -> Figure:
             left.set_yscale("log", base=2)
             plain_log_axis(left.yaxis, (1.0,))
             left.set_ylabel(("scaled speed-up" if analysis.scaling == "weak" else "speed-up") + over)
-            curves(right, part, dots, "parallel_efficiency", look_of)
             _world(right, frame)
             efficiency_axis(right)
             right.set_ylabel("relative efficiency" + over if over else "parallel efficiency")
             for axis in (left, right):
                 axis.set_title(line, loc="left")
                 axis.set_xlabel("world size (ranks)" if line == lines[-1] else "")
-        if len(look_of) <= _MOST and max(names.str.len()) > 0:
-            legend(figure, *axes[:, 0], columns=2 if max(names.str.len()) > 40 else 3)
-        elif len(look_of) > _MOST:
+        if too_many:
             figure.suptitle(f"{len(look_of)} series, too many to name: see the table", fontsize=8)
+        elif max(names.str.len()) > 0:
+            legend(figure, *axes[:, 0], columns=2 if max(names.str.len()) > 40 else 3)
     return figure
 
 
