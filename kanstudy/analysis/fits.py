@@ -120,8 +120,7 @@ def _scaling(estimates: pd.DataFrame, models: Sequence[Model]) -> list[SeriesFit
         for model in models:
             result = fit(model, sizes, usable["speedup"].to_numpy())
             if 1 not in sizes:
-                missing = "no point of one rank" + (f"; {result.reason}" if result.reason else "")
-                result = Fit(model, result.x, result.y, missing)
+                result = Fit(model, result.x, result.y, "no point of one rank")
             found.append(SeriesFit(key, result, left_out))
     return found
 
