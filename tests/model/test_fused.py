@@ -440,7 +440,7 @@ def test_autocast_lowers_the_products_alone(lowered, threads):
     torch.set_num_threads(threads)
     try:
         outcomes = []
-        for model in pair([64, 128, 2], grid_size=50):
+        for model in pair([64, 128, 2], grid_size=8):
             x = normal(2048, 64).requires_grad_()
             with torch.autocast("cpu", dtype=lowered):
                 y = model(x)
@@ -657,6 +657,7 @@ print(1024 * (status("VmHWM") - before))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="no resettable high-water mark")
 def test_a_step_does_not_store_the_expansion():
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
@@ -669,5 +670,5 @@ def test_a_step_does_not_store_the_expansion():
         for operator in ("fused", "reference")
     }
     expansions = 4 * 2048 * 9 * (128 + 256 + 256)
-    assert peak["reference"] > expansions
+    assert peak["reference"] > expansions  # what is measured is what it should be
     assert peak["fused"] < expansions / 3
