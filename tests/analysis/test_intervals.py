@@ -76,3 +76,53 @@ def test_without_an_interval_everything_is_possible() -> None:
 def test_one_launch_is_labelled_as_one() -> None:
     assert intervals.scope(1) == "within one launch"
     assert "5 starts pooled, not between starts" in intervals.scope(5)
+
+
+@pytest.mark.parametrize("n", [12, 13, 20])
+def test_the_bootstrap_of_a_median_covers_at_few_rounds_too(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 13 rounds the plain percentiles cover 90.8 %: the interval from the fourth smallest to the fourth largest."""
+    monkeypatch.setattr(intervals, "RESAMPLES", 1000)
+    rng = np.random.default_rng(n)
+    covered = [intervals.median(rng.standard_normal(n), 1).includes(0) for _ in range(400)]
+    assert 0.93 <= np.mean(covered) <= 0.995
+
+
+def test_the_levels_are_those_of_a_t_interval_and_go_to_the_nominal_ones() -> None:
+    levels = [intervals.tail_level(n) for n in (12, 13, 30, 100000)]
+    assert levels == sorted(levels)
+    assert levels[1] == pytest.approx(0.0117, abs=1e-4)
+    assert levels[-1] == pytest.approx(0.025, abs=1e-5)
+
+
+def _ar1(n: int, m: int, rho: float, rng: np.random.Generator) -> np.ndarray:
+    series = rng.standard_normal((n, m))
+    for row in range(1, n):
+        series[row] = rho * series[row - 1] + np.sqrt(1 - rho**2) * series[row]
+    return series
+
+
+@pytest.mark.parametrize(("rho", "least", "most"), [(0.0, 0.0, 0.06), (0.7, 0.97, 1.0)])
+def test_autocorrelation_is_told_from_none_only_where_it_is(rho: float, least: float, most: float) -> None:
+    rng = np.random.default_rng(1)
+    found = [intervals.autocorrelation(_ar1(30, 5, rho, rng)) for _ in range(300)]
+    assert least <= np.mean(np.array(found) > 0) <= most
+    if rho:
+        assert np.mean(found) == pytest.approx(rho, abs=0.06)
+
+
+@pytest.mark.parametrize("series", [np.ones((12, 3)), np.full((12, 3), np.nan)])
+def test_no_autocorrelation_where_nothing_varies_or_something_is_missing(series: np.ndarray) -> None:
+    assert intervals.autocorrelation(series) == 0
+    alternating = np.where(np.arange(20) % 2, 1.0, -1.0)[:, None]
+    assert intervals.autocorrelation(alternating) == 0, "rounds unlike the last do not narrow an interval"
+
+
+def test_wider_draws_keep_their_centre_and_their_sums() -> None:
+    rng = np.random.default_rng(0)
+    values, draws = rng.standard_normal(3), rng.standard_normal((100, 3))
+    wide = intervals.widened(values, draws, 0.6)
+    np.testing.assert_allclose(wide - values, 2 * (draws - values))
+    np.testing.assert_allclose(
+        wide.sum(axis=1), intervals.widened(values.sum(keepdims=True), draws.sum(axis=1), 0.6), rtol=1e-12
+    )
+    np.testing.assert_allclose(intervals.widened(values, draws, 0.0), draws, rtol=1e-12, atol=1e-15)
