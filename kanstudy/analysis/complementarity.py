@@ -35,9 +35,10 @@ from kanstudy.spec import NAMED_OPERATORS
 
 _ESTIMATES = (*RATIOS, "overhead", "overhead_faster", "exposed_ms", "exposed_ms_faster")
 _HEAD = ["series", "source", "profile", "world_size", "global_batch_size", "operator", "faster_operator"]
-_HEAD += ["oversubscribed"]
+_HEAD += ["device_name", "oversubscribed"]
 _TAIL = ("verdict", "n_rounds", "n_disturbed", "launches", "trusted", "method", "reason", "point_id", "faster_point_id")
-VERDICTS = ("complementary", "sub-multiplicative", "super-multiplicative", "cannot be told")
+UNTOLD = "cannot be told"
+VERDICTS = ("complementary", "sub-multiplicative", "super-multiplicative", UNTOLD)
 
 
 def complementarity(records: Sequence[Record]) -> pd.DataFrame:
@@ -50,14 +51,14 @@ def complementarity(records: Sequence[Record]) -> pd.DataFrame:
     """
     rows = []
     for series, slower, faster in _pairs(records):
-        names = ("source", "profile", "world_size", "global_batch_size", "operator", "oversubscribed", "point_id")
-        head = {"series": series} | {name: getattr(slower, name) for name in names}
+        own = [name for name in (*_HEAD, "point_id") if name not in ("series", "faster_operator")]
+        head = {"series": series} | {name: getattr(slower, name) for name in own}
         why_not = _why_not_compared(slower, faster)
         if faster is not None:
             head |= {"faster_operator": faster.operator, "faster_point_id": faster.point_id}
         if faster is None or why_not:
             notes = [why_not, *(_quality(record) for record in (slower, faster) if record is not None)]
-            rows.append(head | {"verdict": VERDICTS[-1], "n_rounds": 0, "trusted": False, "reason": joined(*notes)})
+            rows.append(head | {"verdict": UNTOLD, "n_rounds": 0, "trusted": False, "reason": joined(*notes)})
             continue
         pair = PairedOperators(slower, faster)
         row = dict(head)
@@ -121,7 +122,7 @@ def _meaning(row: pd.Series) -> str:
     if row["verdict"] == VERDICTS[0]:
         widest = 100 * max(1 - row["interaction_low"], row["interaction_high"] - 1)
         return f"the two multiply, within what is measured (an interaction of up to {widest:.0f} % is not excluded)"
-    if row["verdict"] == VERDICTS[-1]:
+    if row["verdict"] == UNTOLD:
         return row["reason"] or "there is no interval"
     part = min if row["verdict"] == VERDICTS[1] else max
     cause = part(("computation", "communication"), key=lambda name: row[name])
@@ -136,7 +137,7 @@ def _value(row: pd.Series, name: str, scale: float = 1.0, digits: int = 2) -> st
 
 def _verdict(interaction: Estimate, trusted: bool) -> str:
     if not (interaction.has_interval and trusted):
-        return VERDICTS[-1]
+        return UNTOLD
     if interaction.includes(1):
         return VERDICTS[0]
     return VERDICTS[1] if interaction.value < 1 else VERDICTS[2]

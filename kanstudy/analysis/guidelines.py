@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
+from kanstudy.analysis.complementarity import UNTOLD
 from kanstudy.analysis.intervals import LEVEL
 from kanstudy.analysis.published import value_text
 from kanstudy.analysis.series import WORK_KEYS
@@ -37,11 +38,12 @@ def guidelines(
     sizes: pd.DataFrame,
     factors: pd.DataFrame,
     verdicts: pd.DataFrame,
+    operators: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """One row a guideline: topic, told (whether the data decide it), sentence, source, point_ids.
 
-    The frames are those of `kanstudy.analysis.estimates`, of `attribution` and of `verdict`; empty ones give no
-    sentence.
+    The frames are those of `kanstudy.analysis.estimates`, of `attribution`, of `verdict` and, for the operators, of
+    `complementarity`; empty ones give no sentence.
     """
     rows = [
         *_ranks(strong, "strong scaling"),
@@ -51,6 +53,7 @@ def guidelines(
         *_bucket_cap(overhead),
         *_buffers(overhead),
         *_grid_size(sizes),
+        *(_operators(operators) if operators is not None else ()),
     ]
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -175,6 +178,14 @@ def _grid_size(sizes: pd.DataFrame) -> Iterator[dict]:
             f"({last['params_per_byte'] / first['params_per_byte']:.2f} times; counted, so without interval)"
         )
         yield _sentence("grid size", True, text, group)
+
+
+def _operators(pairs: pd.DataFrame) -> Iterator[dict]:
+    """Whether a faster operator and more ranks give together what they promise one by one."""
+    for _, row in pairs.iterrows():
+        points = " ".join(name for name in (row["point_id"], row["faster_point_id"]) if isinstance(name, str))
+        found = {"topic": "operators", "told": row["verdict"] != UNTOLD, "sentence": row["sentence"]}
+        yield found | {"source": row["source"], "point_ids": points}
 
 
 def _but(compared: str) -> list[str]:

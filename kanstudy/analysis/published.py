@@ -39,18 +39,27 @@ WEAK = Published("weak scaling", "an initial single-to-multi-GPU throughput drop
 OVERHEAD = Published("communication overhead", "non-monotonic, 1.3 % to 6.1 %", 0.013, 0.061)
 MEMORY = Published("parameter-to-memory ratio", "improves with model size")
 TIME = Published("training time over model size", "scales unfavourably")
+OPERATORS = Published("operators and ranks", "operator-level and data-parallel optimisations are complementary")
 _ALL_BUT_SIZE = [name for name in WORK_KEYS if name not in ("layer_widths", "grid_size")]
 _ALL_BUT_SIZE += ["global_batch_size", "world_size"]
 COLUMNS = ["quantity", "published", "where", "ours", "series", "source", "comparable", "why", "point_ids"]
 
 
-def compare(strong: pd.DataFrame, weak: pd.DataFrame, overhead: pd.DataFrame, sizes: pd.DataFrame) -> pd.DataFrame:
-    """The published quantities beside the estimates of `kanstudy.analysis.estimates`, a row a series of ours.
+def compare(
+    strong: pd.DataFrame,
+    weak: pd.DataFrame,
+    overhead: pd.DataFrame,
+    sizes: pd.DataFrame,
+    operators: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """The published quantities beside the estimates of `kanstudy.analysis.estimates` and, for the operators, of
+    `complementarity`, a row a series of ours.
 
     Columns: quantity, published, where, ours, series, source, comparable ("in part" at best), why, point_ids. A
     quantity that we did not measure is a row too.
     """
     rows = [*_scaling(strong), *_weak(weak), *_overhead(overhead), *_sizes(sizes)]
+    rows += _operators(pd.DataFrame() if operators is None else operators)
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -120,6 +129,23 @@ def _sizes(sizes: pd.DataFrame) -> Iterator[dict]:
                 "parameters per byte" if theirs is MEMORY else "time of a step"
             )
             yield _row(theirs, last, name, ours, [first["point_id"], last["point_id"]], "a direction, not a number")
+
+
+def _operators(pairs: pd.DataFrame) -> Iterator[dict]:
+    measured = pairs.dropna(subset="interaction") if len(pairs) else pairs
+    if measured.empty:
+        yield _absent(OPERATORS)
+        return
+    for _, rows in measured.groupby(["series", "operator", "faster_operator"], sort=False):
+        row = rows.sort_values("world_size").iloc[-1]
+        ours = (
+            f"{row['verdict']}: {row['faster_operator']} in place of {row['operator']} and {row['world_size']} ranks, "
+            f"interaction {value_text(row, 'interaction', digits=3)}"
+        )
+        points = [row["point_id"], row["faster_point_id"]]
+        yield _row(
+            OPERATORS, row, "interaction", ours, points, "which operators, and how it was told, is not stated there"
+        )
 
 
 def _largest(frame: pd.DataFrame, name: str) -> pd.DataFrame:

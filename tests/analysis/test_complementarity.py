@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from fabricate import TRUTH, empty_arms, make_record
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from kanstudy.analysis import tables
 from kanstudy.analysis.complementarity import VERDICTS, complementarity, per_round
+from kanstudy.analysis.guidelines import guidelines
 from kanstudy.analysis.paired_operators import RATIOS, PairedOperators
 from kanstudy.record import Fault, Record
 
@@ -203,3 +205,13 @@ def test_the_table_shows_columns_that_are_there() -> None:
     assert "| reference" in text
     assert "interaction" in text
     assert set(frame["verdict"]) <= set(VERDICTS)
+
+
+@pytest.mark.parametrize(("rounds", "told"), [(13, True), (3, False)])
+def test_a_guideline_is_told_where_there_is_a_verdict(rounds: int, told: bool) -> None:
+    frame = complementarity(pair_of({"data_movement": 0.5}, rounds=rounds, noise=0.01))
+    nothing = pd.DataFrame()
+    advice = guidelines(*[nothing] * 6, frame)
+    assert advice["sentence"].tolist() == frame["sentence"].tolist()
+    assert advice["told"].tolist() == [told]
+    assert advice["point_ids"].iloc[0] == f"{frame['point_id'].iloc[0]} {frame['faster_point_id'].iloc[0]}"

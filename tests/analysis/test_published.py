@@ -8,6 +8,7 @@ import pytest
 from fabricate import make_record
 
 from kanstudy.analysis import estimates, published
+from kanstudy.analysis.complementarity import complementarity
 
 PAIR = {"experiment": "communication_overhead", "arms": ("ddp_noop", "ddp")}
 
@@ -57,7 +58,7 @@ def test_a_simulation_or_a_disturbed_point_is_not_comparable() -> None:
 
 def test_what_we_did_not_measure_is_a_row_too() -> None:
     frame = compare([])
-    assert len(frame) == 6
+    assert len(frame) == 7
     assert (frame["ours"] == "not measured").all()
 
 
@@ -95,3 +96,20 @@ def test_values_are_written_with_their_interval() -> None:
     assert published.value_text(row, "x") == "0.93 [0.91, 0.95]"
     row["x_low"] = np.nan
     assert published.value_text(row, "x") == "0.93 (no interval)"
+
+
+def test_the_claim_on_operators_and_ranks_stands_beside_ours() -> None:
+    common = {"experiment": "operator_scaling", "arms": ("serial_global", "ddp_noop", "ddp"), "rounds": 13}
+    records = [
+        make_record(operator=name, world_size=size, noise=0.01, noise_seed=seed, truth=truth, **common)
+        for size in (2, 4)
+        for seed, (name, truth) in enumerate((("reference", {}), ("fused", {"data_movement": 0.5})))
+    ]
+    empty = estimates.strong([])
+    frame = published.compare(
+        empty, estimates.weak([]), estimates.overhead([]), estimates.model_size([]), complementarity(records)
+    )
+    row = frame.set_index("quantity").loc["operators and ranks"]
+    assert row["ours"].startswith("sub-multiplicative: fused in place of reference and 4 ranks, interaction 0.5")
+    assert row["comparable"] == "no"
+    assert row["point_ids"] == f"{records[2].point_id} {records[3].point_id}"
