@@ -214,7 +214,7 @@ def identity_check(strong: Sequence[Record], weak: Sequence[Record]) -> pd.DataF
             | columns("batch_times_weak", product)
             | columns("ratio", ratio)
             | {"meaning": _meaning(ratio), "point_id": record.point_id, "weak_point_id": partner.point_id}
-            | {"reason": joined(own.reason, other.reason)}
+            | {"reason": joined(*dict.fromkeys((own.reason, other.reason)))}
         )
     names = ["series", "world_size", "local_batch_size", "efficiency", "efficiency_low", "efficiency_high"]
     names += ["batch_times_weak", "batch_times_weak_low", "batch_times_weak_high"]

@@ -24,7 +24,7 @@ def strong(records: Sequence[Record]) -> pd.DataFrame:
     efficiency_mean (of mean times), efficiency_all (disturbed rounds kept), karp_flatt, overhead, holdout_loss.
 
     The baseline is the plain module on one rank, measured in the same rounds; `baseline` names it. Without it,
-    speed-up and efficiency are blank and say why.
+    speed-up and efficiency are blank and say why. DDP at p = 1 is the point `ddp1_point_id`.
     """
     return _scaling(records, serial_fraction=True)
 
@@ -143,17 +143,17 @@ def _scaling(records: Sequence[Record], serial_fraction: bool) -> pd.DataFrame:
     found = {record.point_id: efficiency(record) for record in records}
     series = rows.heads(records)
     one_rank = {  # a label is unique within its experiment only
-        (head["experiment"], head["series"]): found[record.point_id].value
+        (head["experiment"], head["series"]): (record.point_id, found[record.point_id].value)
         for record, head in series
         if record.world_size == 1
     }
     lines = []
     for record, head in series:
         own, arms, p = found[record.point_id], PairedArms(record), record.world_size
-        alone = one_rank.get((head["experiment"], head["series"]))
+        ddp1, alone = one_rank.get((head["experiment"], head["series"]), ("", None))
         note = "no point of one rank: no efficiency with the baseline DDP" if alone is None and arms.n else ""
         speedup = own.value.mapped(partial(np.multiply, p))
-        row = head | {"baseline": _baseline_name(record)}
+        row = head | {"baseline": _baseline_name(record), "ddp1_point_id": ddp1}
         row |= columns("step_time_s", arms.time("ddp")) | columns("serial_time_s", _serial_time(record, arms))
         row |= columns("speedup", speedup) | columns("efficiency", own.value)
         row |= columns("efficiency_ddp1", _with_ddp_baseline(p, own.value, alone))
@@ -167,7 +167,7 @@ def _scaling(records: Sequence[Record], serial_fraction: bool) -> pd.DataFrame:
         row |= {"loss_last": record.loss_last, "holdout_loss": record.holdout_loss}
         lines.append(row | rows.tail(record, arms, joined(own.reason, note)))
     estimated = _SCALING if serial_fraction else tuple(name for name in _SCALING if name != "karp_flatt")
-    return rows.frame(lines, ("baseline",), estimated, middle=("loss_last", "holdout_loss"))
+    return rows.frame(lines, ("baseline", "ddp1_point_id"), estimated, middle=("loss_last", "holdout_loss"))
 
 
 _SCALING = (

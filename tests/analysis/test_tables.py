@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis import tables
 from kanstudy.analysis.tables import Column, save_table, shown, view
 
 COLUMNS = {
@@ -73,3 +74,11 @@ def test_words_of_the_data_cannot_become_markup() -> None:
     text = view(frame, {"name": Column("name"), "reason": Column("note")})._repr_html_()
     assert "<b>" not in text
     assert "<script>" not in text
+
+
+def test_every_row_of_every_table_leads_back_to_its_points() -> None:
+    every = {name: table for name, table in vars(tables).items() if isinstance(table, dict) and name.isupper()}
+    shown_rows = {name: table for name, table in every.items() if name not in ("TEXT", "_RATIO", "_QUALITY", "_LATEX")}
+    assert {"STRONG", "ATTRIBUTION", "BESIDE", "IDENTITY", "COMPARISON", "GUIDELINES"} <= set(shown_rows)
+    for name, table in shown_rows.items():
+        assert {"point_id", "point_ids", "path"} & set(table), name
