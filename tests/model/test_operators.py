@@ -138,10 +138,10 @@ def counted_compilations(monkeypatch):
 
     compile_function = torch.compile
     monkeypatch.setattr(operators.torch, "compile", lambda function: compile_function(function, backend=backend))
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 8)
     operators._compiled_reference.cache_clear()
     torch._dynamo.reset()
-    yield graphs
+    with torch._dynamo.config.patch(recompile_limit=8):  # torch's own, whatever was compiled before
+        yield graphs
     operators._compiled_reference.cache_clear()
     torch._dynamo.reset()
 
