@@ -146,6 +146,9 @@ class Record:
     block_s: float
     warmup_steps: int
     warmup_s: float
+    # put in on purpose: see kanstudy.injection; one dose is so many seconds a step
+    injection: str = ""
+    injection_step_s: float | None = None
     # what was measured
     arms: dict[str, Arm]
     loss_first: float | None = None
@@ -180,7 +183,7 @@ def blank_record(point: PointSpec, run: RunSpec, status: str = "partial") -> Rec
         point_id=point.point_id,
         experiment=point.experiment,
         profile=run.profile,
-        source="measured",
+        source="emulated" if point.injection else "measured",
         status=status,
         conditions=None,
         seed=point.seed,
@@ -215,6 +218,7 @@ def blank_record(point: PointSpec, run: RunSpec, status: str = "partial") -> Rec
         block_s=point.block_s,
         warmup_steps=point.warmup_steps,
         warmup_s=point.warmup_s,
+        injection=point.injection,
         arms={arm: Arm() for arm in point.arms},
         provenance=dict(run.provenance),
     )
@@ -263,7 +267,8 @@ def record_from_dict(values: object) -> Record:
     version = values.get("schema_version")
     if version != SCHEMA_VERSION:
         raise RecordError(f"schema_version {version!r}: this version of kanstudy reads {SCHEMA_VERSION}")
-    record = build_strictly(Record, values, "record")
+    # records from before there were injections have none
+    record = build_strictly(Record, {"injection": "", "injection_step_s": None} | values, "record")
     record.error = None if values["error"] is None else build_strictly(Fault, values["error"], "error")
     record.arms = {name: _arm(name, arm) for name, arm in as_object(values["arms"], "arms").items()}
     record.allreduce = [

@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from kanstudy import injection as injections
 from kanstudy.sizes import MAX_SPLINE_ORDER
 
 ARMS = ("serial_global", "serial_local", "concurrent", "ddp_noop", "ddp")
@@ -67,6 +68,8 @@ class PointSpec:
     measured interleaved, in blocks of about `block_s` seconds after at least `warmup_steps` steps and `warmup_s`
     seconds. `phase_steps` instrumented steps an arm give phases, bucket times and memory; `train_steps` steps of
     real training give the losses. `allreduce_bytes` are the message sizes of the blocking all-reduce benchmark.
+    `injection` is a cause of lost efficiency to be put in, `CAUSE:DOSE` of `kanstudy.injection`; empty: none, the point
+    is measured as it is.
 
     Raises `SpecError` on any value outside what is allowed.
     """
@@ -98,6 +101,7 @@ class PointSpec:
     warmup_steps: int = 5
     warmup_s: float = 0.5
     seed: int = 0
+    injection: str = ""
 
     def __post_init__(self) -> None:
         for name in ("layer_widths", "arms", "allreduce_bytes"):
@@ -163,6 +167,23 @@ class PointSpec:
             self.n_samples,
             f"at least one global batch ({self.global_batch_size} rows)",
         )
+        if self.injection != "":
+            self._check_injection()
+
+    def _check_injection(self) -> None:
+        try:
+            injected = injections.parse(self.injection)
+        except (ValueError, AttributeError) as error:
+            allowed = str(error) if isinstance(error, ValueError) else "text"
+            raise SpecError(f"injection = {self.injection!r}: must be {allowed}") from error
+        object.__setattr__(self, "injection", str(injected))  # 0.1 and 0.10 are one point
+        _require(self.world_size > 1, "injection", self.injection, "empty at world size 1, which has no chain")
+        _require(
+            self.comm_hook == "allreduce" or injected.cause not in injections.IN_HOOK,
+            "comm_hook",
+            self.comm_hook,
+            f"allreduce for the injection {self.injection}, which needs a hook in every arm of DDP",
+        )
 
     @property
     def local_batch_size(self) -> int:
@@ -172,7 +193,10 @@ class PointSpec:
     @property
     def point_id(self) -> str:
         """Readable name plus a hash of the specification, such as `strong_w4_b4096-3fa1c2`; never parsed."""
-        digest = hashlib.sha256(json.dumps(dataclasses.asdict(self), sort_keys=True).encode()).hexdigest()
+        values = dataclasses.asdict(self)
+        if not self.injection:  # points that are measured as they are keep the names they had before there were others
+            del values["injection"]
+        digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
         return f"{self.scaling}_w{self.world_size}_b{self.global_batch_size}-{digest[:8]}"
 
     @property
@@ -227,6 +251,9 @@ class RunSpec:
             _is_number(self.collective_timeout_s, 1), "collective_timeout_s", self.collective_timeout_s, "seconds >= 1"
         )
         for point in self.points:
+            _require(
+                not point.injection or self.device == "cpu", "device", self.device, "cpu where causes are injected"
+            )
             _require(data_key(point) in self.data_files, "data_files", data_key(point), "a file for each data set")
 
     @property

@@ -37,6 +37,7 @@ SERIES_KEYS = (
     "warmup_steps",
     "warmup_s",
     "seed",
+    "injection",
 )
 """What the points of one curve share; only the world size differs. `series_batch` is the batch that stays."""
 

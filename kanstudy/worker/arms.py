@@ -25,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from kanstudy.model import build_model
 from kanstudy.spec import PointSpec
+from kanstudy.worker.injection import Injector
 
 _BUFFER_FLAG = (
     "forward_sync_buffers"  # from torch 2.13 on; `broadcast_buffers` is deprecated there
@@ -56,7 +57,7 @@ class Replica:
 
     Made anew for every block: every block then trains the same steps from the same state, and nothing of another
     arm (gradients, moments, reducer) is left. Collective over `group` for the DDP arms. `hook`
-    takes the place of the one that does nothing in `ddp_noop`.
+    takes the place of the one that does nothing in `ddp_noop`; `injector` spends in hooks what is injected there.
     """
 
     def __init__(
@@ -66,13 +67,14 @@ class Replica:
         device: torch.device,
         group: dist.ProcessGroup | None,
         hook: Callable[..., Any] | None = None,
+        injector: Injector | None = None,
     ) -> None:
         model = build_model(point).to(device)
         self.module: nn.Module = model
         if uses_ddp(arm):
             if group is None:
                 raise ValueError(f"arm {arm} needs a process group")
-            self.module = _wrap(model, point, arm, device, group, hook)
+            self.module = _wrap(model, point, arm, device, group, hook, injector)
         self.plain = model
         self.optimizer = _OPTIMIZERS[point.optimizer](model.parameters(), lr=point.learning_rate)
 
@@ -92,6 +94,7 @@ def _wrap(
     device: torch.device,
     group: dist.ProcessGroup,
     hook: Callable[..., Any] | None,
+    injector: Injector | None,
 ) -> DistributedDataParallel:
     first = dist.get_global_rank(group, 0)
     for buffer in model.buffers():  # once and explicitly: DDP does not, with buffers not synchronised in forward
@@ -104,10 +107,9 @@ def _wrap(
         bucket_cap_mb=point.bucket_cap_mb,  # a fraction of a MiB is allowed
         **options,
     )
-    if arm == "ddp_noop":
-        ddp.register_comm_hook(None, hook or noop_hook)
-    elif point.comm_hook == "allreduce":
-        ddp.register_comm_hook(group, allreduce_hook)
+    state, hook = (None, hook or noop_hook) if arm == "ddp_noop" else (group, allreduce_hook)
+    if arm == "ddp_noop" or point.comm_hook == "allreduce":
+        ddp.register_comm_hook(state, injector.within(hook, arm) if injector else hook)
     return ddp
 
 

@@ -13,6 +13,7 @@ from kanstudy.record import Fault, Record
 from kanstudy.spec import PointSpec
 from kanstudy.worker.arms import Replica, uses_ddp
 from kanstudy.worker.dataset import Dataset, ResidentBatches
+from kanstudy.worker.injection import Injector
 from kanstudy.worker.ranks import Ranks, align
 from kanstudy.worker.timing import Batch, Block, time_block
 
@@ -35,7 +36,8 @@ class PointState:
     `position` is None on a rank that is no member of the point's group; `record` is rank 0's, None elsewhere;
     `operator` is the resolved one, None for an MLP.
     `batches` come onto the device when first needed, where a lack of memory is the point's own. `steps[arm]` are its
-    warm-up and timed steps a block, `round_s` about the time of one round.
+    warm-up and timed steps a block, `round_s` about the time of one round. `injector` spends what the point has
+    injected, once it is known how long a step takes without.
     """
 
     point: PointSpec
@@ -50,6 +52,7 @@ class PointState:
     batches: ResidentBatches | None = None
     steps: dict[str, tuple[int, int]] = field(default_factory=dict)
     round_s: float = 0.0
+    injector: Injector | None = None
 
     def batches_of(self, arm: str, device: torch.device) -> list[Batch]:
         """The resident batches that this rank trains in an arm; `RuntimeError` on a rank outside the group."""
@@ -118,8 +121,10 @@ def run_blocks(
 
     def block() -> Block:
         try:
-            replica = Replica(state.point, arm, device, state.group if uses_ddp(arm) else None)
-            return time_block(replica.step, state.batches_of(arm, device), *steps, device, meet, cores)
+            group, injector = state.group if uses_ddp(arm) else None, state.injector
+            replica = Replica(state.point, arm, device, group, None, injector)
+            step = injector.after(replica.step, arm) if injector else replica.step
+            return time_block(step, state.batches_of(arm, device), *steps, device, meet, cores)
         except (MemoryError, RuntimeError) as error:
             # without DDP the others wait at the meeting; within DDP they wait in a collective of their own, to its end
             if _is_out_of_memory(error) and len(active) > 1 and not met and not uses_ddp(arm):

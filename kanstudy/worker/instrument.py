@@ -18,6 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from kanstudy.spec import PointSpec
 from kanstudy.worker.arms import Replica
 from kanstudy.worker.dataset import Dataset, global_index, local_index
+from kanstudy.worker.injection import Injector
 from kanstudy.worker.ranks import synchronise
 from kanstudy.worker.timing import Batch
 
@@ -35,11 +36,18 @@ class Phases:
 
 
 def measure_phases(
-    point: PointSpec, arm: str, device: torch.device, group: dist.ProcessGroup | None, data: Dataset, position: int
+    point: PointSpec,
+    arm: str,
+    device: torch.device,
+    group: dist.ProcessGroup | None,
+    data: Dataset,
+    position: int,
+    injector: Injector | None = None,
 ) -> Phases:
     """Phases of `point.phase_steps` steps after as many of warm-up, with each batch fetched from disk as a user does.
 
-    `data_wait_s` is the time until that batch is on the device. Buckets are watched in `ddp_noop`, whose hook is
+    `data_wait_s` is the time until that batch is on the device; of what a point has injected only a stall of its data
+    belongs here. Buckets are watched in `ddp_noop`, whose hook is
     replaced by one that notes the time and does nothing else.
     """
     watch = _BucketWatch(device)
@@ -52,6 +60,8 @@ def measure_phases(
         index = global_index(point, step) if arm == "serial_global" else local_index(point, step, position)
         x, y = data.rows(index, dtype, device)
         synchronise(device)
+        if injector is not None:
+            injector.stall(arm)
         fetched = time.perf_counter()
         replica.optimizer.zero_grad()
         loss = functional.mse_loss(replica.module(x), y)

@@ -17,7 +17,7 @@ from kanstudy.worker.arms import turns
 from kanstudy.worker.blocks import PointFault, PointState, run_blocks
 from kanstudy.worker.dataset import Dataset
 from kanstudy.worker.first_steps import take_first_steps
-from kanstudy.worker.prepare import instrument, is_instrumented, pilot
+from kanstudy.worker.prepare import inject, instrument, is_instrumented, pilot
 from kanstudy.worker.progress import Progress
 from kanstudy.worker.ranks import Ranks
 from kanstudy.worker.resume import open_record
@@ -119,6 +119,7 @@ class Measurement:
             return
         preparing = partial(self.progress.tell, "preparing", point_id=state.point.point_id)
         take_first_steps(self.ranks, state, preparing)
+        inject(self.ranks, state)
         for arm in state.point.arms:
             self._tell_block(state, arm, 1)
             pilot(self.ranks, state, arm)

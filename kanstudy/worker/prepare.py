@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from statistics import median
+from statistics import fmean, median
 
 from kanstudy.model import build_model, count_parameters, flops_per_sample
 from kanstudy.record import AllReduce, Fault
 from kanstudy.worker.arms import gradient_bytes, turns, uses_ddp
 from kanstudy.worker.blocks import PointFault, PointState, run_blocks, together
 from kanstudy.worker.collectives import time_allreduce
+from kanstudy.worker.injection import Injector
 from kanstudy.worker.instrument import Phases, measure_peak_memory, measure_phases
 from kanstudy.worker.ranks import Ranks
 from kanstudy.worker.training import train
 
 _PILOT_STEPS = 5
+_UNIT_STEPS = 50
 
 
 def pilot(ranks: Ranks, state: PointState, arm: str) -> None:
@@ -27,6 +29,25 @@ def pilot(ranks: Ranks, state: PointState, arm: str) -> None:
     warmup = max(point.warmup_steps, math.ceil(point.warmup_s / step_s))
     state.steps[arm] = warmup, max(_PILOT_STEPS, math.ceil(point.block_s / step_s))
     state.round_s += len(active) * sum(state.steps[arm]) * step_s
+
+
+def inject(ranks: Ranks, state: PointState) -> None:
+    """From here on the point's steps have what it has injected, if anything. Collective over the launch.
+
+    A dose is the mean over the ranks of their steps with the local batch, each alone; the record keeps it, so that all
+    its rounds have the same.
+    """
+    if not state.point.injection:
+        return
+    step_s = ranks.from_rank_0(state.record and state.record.injection_step_s)
+    if step_s is None:
+        steps = (state.point.warmup_steps, _UNIT_STEPS)
+        alone = [run_blocks(ranks, state, "serial_local", (member,), steps, None)[member] for member in state.members]
+        step_s = fmean(median(block.step_times_s) for block in alone)
+    if state.record is not None:
+        state.record.injection_step_s = step_s
+    if state.position is not None:
+        state.injector = Injector(state.point, state.position, step_s)
 
 
 def instrument(ranks: Ranks, state: PointState, tell: Callable[[], None]) -> None:
@@ -85,7 +106,7 @@ def _instrument_arm(ranks: Ranks, state: PointState, arm: str) -> None:
             phases |= together(
                 ranks,
                 active,
-                lambda: measure_phases(point, arm, device, group, state.data, state.position or 0),
+                lambda: measure_phases(point, arm, device, group, state.data, state.position or 0, state.injector),
             )
         memory |= together(
             ranks, active, lambda: measure_peak_memory(point, arm, device, group, state.batches_of(arm, device))

@@ -24,7 +24,7 @@ def open_record(run: RunSpec, point: PointSpec, conditions: str) -> Record:
         set_aside(path)
         return blank_record(point, run)
     has_rounds = any(arm.rounds for arm in record.arms.values())
-    if record.source != "measured" or set(record.arms) != set(point.arms):
+    if record.source != blank_record(point, run).source or set(record.arms) != set(point.arms):
         set_aside(path)
         return blank_record(point, run)
     if record.conditions != conditions:
