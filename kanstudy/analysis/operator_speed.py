@@ -62,9 +62,9 @@ def estimates(record: BenchRecord) -> pd.DataFrame:
 
     layers, batch_size, candidate, label, version, n_params; step_time_s (median), floor_ratio, fused_ratio (its step
     over the floor's and over the fused operator's), speedup (the reference's step over its own), each with `_low` and
-    `_high`; peak_bytes, memory_ratio (over the fused operator's), first_step_warm_s and _cold_s, loss; the largest error
-    of the basis at each grid; n_rounds, method, timing_status, memory_status, reason. What is not there is NaN, and
-    reason says why.
+    `_high`; peak_bytes, memory_ratio (over the fused operator's), first_step_warm_s and _cold_s, loss; basis_error_G, the
+    basis' largest error at grid G; n_rounds, method, timing_status, memory_status, reason. What is not there is NaN,
+    and reason says why.
     """
     accuracy = {item.candidate: item for item in record.accuracy}
     rows = []
@@ -167,7 +167,7 @@ def _ratio(above: np.ndarray | None, below: np.ndarray | None, seed: int) -> Est
 
 
 def _with_intervals(found: dict[str, Estimate]) -> dict[str, float]:
-    row = {}
+    row: dict[str, float] = {}
     for name in _ESTIMATED:
         row |= {name: found[name].value, f"{name}_low": found[name].low, f"{name}_high": found[name].high}
     return row
