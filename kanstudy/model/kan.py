@@ -139,9 +139,11 @@ class KANLayer(nn.Module):
         refine_grids([self], new_grid_size, group)
 
     def extra_repr(self) -> str:
+        # one that was asked for by name is shown, even where it cannot work
+        operator = self.operator if self.requested_operator == "auto" else self.requested_operator
         return (
             f"{self.in_features}, {self.out_features}, grid_size={self.grid_size}, spline_order={self.spline_order}, "
-            f"grid_range={self.grid_range}, base_activation={self.base_activation!r}, operator={self.operator!r}"
+            f"grid_range={self.grid_range}, base_activation={self.base_activation!r}, operator={operator!r}"
         )
 
 
