@@ -11,9 +11,10 @@ import pandas as pd
 
 from kanstudy.analysis import intervals, metrics, rows
 from kanstudy.analysis.attribution import baseline, columns, efficiency, joined, quality
+from kanstudy.analysis.blocking import blocking, bucket_bytes
 from kanstudy.analysis.intervals import MISSING, Estimate
 from kanstudy.analysis.paired import PairedArms
-from kanstudy.analysis.results import fault_text, surroundings
+from kanstudy.analysis.results import fault_text
 from kanstudy.record import Arm, Record
 
 _PHASES = ("data_wait", "forward", "backward", "optimizer")
@@ -42,12 +43,13 @@ def overhead(records: Sequence[Record]) -> pd.DataFrame:
     for record, head in rows.heads(records):
         arms = PairedArms(record)
         share = _overhead(arms)
-        total, why, measured_by = _blocking_allreduce(record, records)
-        row = head | {"buckets": len(_buckets(record)) or np.nan, "allreduce_point_id": measured_by}
+        total = blocking(record, records)
+        alone = intervals.no_interval(total.total_s.value, total.total_s.n)  # with an interval in the frame of overlap
+        row = head | {"buckets": len(bucket_bytes(record)) or np.nan, "allreduce_point_id": total.point_id}
         row |= columns("step_time_s", arms.time("ddp")) | columns("overhead", share)
-        row |= columns("exposed_ms", _exposed(arms)) | columns("total_comm_s", total)
+        row |= columns("exposed_ms", _exposed(arms)) | columns("total_comm_s", alone)
         note = "overhead below 0" if share.value < 0 else ""
-        lines.append(row | rows.tail(record, arms, joined(quality(record, arms), note, why)))
+        lines.append(row | rows.tail(record, arms, joined(quality(record, arms), note, total.reason)))
     return rows.frame(lines, ("buckets", "allreduce_point_id"), _COMMUNICATION)
 
 
@@ -214,39 +216,6 @@ def _exposed(arms: PairedArms) -> Estimate:
 
 def _throughput(arms: PairedArms, batch: int) -> Estimate:
     return arms.time("ddp").mapped(lambda t: metrics.throughput(batch, t))
-
-
-def _buckets(record: Record) -> list[int]:
-    return next((arm.bucket_bytes for arm in record.arms.values() if arm.bucket_bytes), [])
-
-
-def _blocking_allreduce(record: Record, records: Sequence[Record]) -> tuple[Estimate, str, str]:
-    """The time of blocking all-reduces of the point's buckets, s, between two measured message sizes linear in the
-    bytes, and the id of the point that measured them; blank with the reason where a bucket lies outside.
-
-    A plan measures the messages at one point of each world size: they are those of the first record that has them, on
-    as many ranks of the same machine under the same conditions.
-    """
-    buckets = _buckets(record)
-    if not buckets:
-        return MISSING, "" if fault_text(record) else "the buckets were not watched", ""
-    here = _machine(record)
-    measured = next((other for other in [record, *records] if other.allreduce and _machine(other) == here), record)
-    messages = measured.allreduce
-    medians = {item.message_bytes: float(np.median(item.times_s)) for item in messages if item.times_s}
-    sizes = sorted(medians)
-    if not sizes:
-        return MISSING, "no blocking all-reduce was measured on these ranks under these conditions", ""
-    if not (sizes[0] <= min(buckets) and max(buckets) <= sizes[-1]):
-        return MISSING, "no blocking all-reduce of this bucket's size", ""
-    times = np.interp(buckets, sizes, [medians[size] for size in sizes])
-    return intervals.no_interval(float(times.sum()), min(len(item.times_s) for item in messages)), "", measured.point_id
-
-
-def _machine(record: Record) -> tuple:
-    """What the time of a blocking all-reduce depends on, besides the message."""
-    names = ("source", "world_size", "placement", "device_type", "device_name", "backend", "threads_per_rank")
-    return (surroundings(record), *(getattr(record, name) for name in names))
 
 
 def _slowest_ms(times_s: Sequence[Sequence[float]] | None) -> float:
