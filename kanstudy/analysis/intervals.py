@@ -7,6 +7,7 @@
 - below 6 rounds: none, since no two order statistics cover 95 %.
 
 Rounds of one start of all ranks share its luck (placement, clocks, neighbours): such an interval holds within it.
+Between launches see `kanstudy.analysis.launches`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ RESAMPLES = 4000
 LEVEL = 0.95
 BOOTSTRAP_FROM = 12
 ORDER_STATISTICS_FROM = 6
+BOOTSTRAP = "bootstrap"
+OVER_LAUNCHES = "t over launches"
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class Estimate:
     """A value with its interval, NaN where there is none.
 
     `coverage` is the interval's probability: nominal for the bootstrap, at least so much for order statistics.
-    `draws` (RESAMPLES,) are the bootstrap's replicates, from which intervals of further functions follow.
+    `draws` (RESAMPLES,) are the bootstrap's replicates, or draws of the t distribution over launches, from which
+    intervals of further functions follow.
     """
 
     value: float
@@ -60,12 +64,12 @@ class Estimate:
     def times(self, other: Estimate) -> Estimate:
         """The product with an independent positive estimate.
 
-        From both bootstraps' draws, or else both intervals multiplied end by end, whose coverage is at least the
-        sum of both less one (Bonferroni).
+        From the draws of both, where they are of one kind, or else both intervals multiplied end by end, whose
+        coverage is at least the sum of both less one (Bonferroni).
         """
         value, n = self.value * other.value, min(self.n, other.n)
-        if self.draws is not None and other.draws is not None:
-            return of_draws(value, self.draws * other.draws, n)
+        if self.draws is not None and other.draws is not None and self.method == other.method:
+            return of_draws(value, self.draws * other.draws, n, self.method)
         if not (self.has_interval and other.has_interval):
             return no_interval(value, n)
         coverage = self.coverage + other.coverage - 1
@@ -109,13 +113,13 @@ def resamples(n: int, seed: int) -> np.ndarray:
 
 @cache
 def tail_level(n: int) -> float:
-    """The level of the bootstrap's lower percentile: Φ(-t √(n / (n-1))), with t of n - 1 degrees of freedom.
+    """The level of the bootstrap's lower percentile: Φ(-t), with t the quantile of n - 1 degrees of freedom.
 
-    The plain percentile interval is that of known variance and a factor √((n-1)/n) too narrow; these levels make up
-    for both (Hesterberg 2015, What teachers should know about the bootstrap, section 5.3). Without them the interval
-    of the median of 13 rounds covers 90.8 %.
+    The plain percentiles are those of a known variance; these make up for that (Hesterberg 2015, What teachers should
+    know about the bootstrap; his further factor √(n / (n-1)) belongs to means). Without them the interval of the
+    median of 13 rounds covers 90.8 %.
     """
-    return float(norm.cdf(-np.sqrt(n / (n - 1)) * t.ppf((1 + LEVEL) / 2, n - 1)))
+    return float(norm.cdf(-t.ppf((1 + LEVEL) / 2, n - 1)))
 
 
 def autocorrelation(series: np.ndarray) -> float:
@@ -144,13 +148,16 @@ def widened(values: np.ndarray, draws: np.ndarray, rho: float) -> np.ndarray:
     return values + np.sqrt((1 + rho) / (1 - rho)) * (draws - values)
 
 
-def of_draws(value: float, draws: np.ndarray, n: int) -> Estimate:
-    """A value with the percentile interval of its bootstrap draws (RESAMPLES,); none if one of them is not finite."""
+def of_draws(value: float, draws: np.ndarray, n: int, method: str = BOOTSTRAP) -> Estimate:
+    """A value with the percentile interval of its draws (RESAMPLES,); none if one of them is not finite.
+
+    Only the bootstrap's percentiles must make up for few rounds: draws over launches come from the t distribution.
+    """
     if not (np.isfinite(value) and np.isfinite(draws).all()):
         return no_interval(value, n)
-    tail = tail_level(n)
+    tail = tail_level(n) if method == BOOTSTRAP else (1 - LEVEL) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
-    return Estimate(float(value), float(low), float(high), n, "bootstrap", LEVEL, draws)
+    return Estimate(float(value), float(low), float(high), n, method, LEVEL, draws)
 
 
 def of_rounds(value: float, per_round: np.ndarray) -> Estimate:

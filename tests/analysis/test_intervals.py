@@ -84,13 +84,13 @@ def test_the_bootstrap_of_a_median_covers_at_few_rounds_too(n: int, monkeypatch:
     monkeypatch.setattr(intervals, "RESAMPLES", 1000)
     rng = np.random.default_rng(n)
     covered = [intervals.median(rng.standard_normal(n), 1).includes(0) for _ in range(400)]
-    assert 0.93 <= np.mean(covered) <= 0.995
+    assert 0.92 <= np.mean(covered) <= 0.99
 
 
 def test_the_levels_are_those_of_a_t_interval_and_go_to_the_nominal_ones() -> None:
     levels = [intervals.tail_level(n) for n in (12, 13, 30, 100000)]
     assert levels == sorted(levels)
-    assert levels[1] == pytest.approx(0.0117, abs=1e-4)
+    assert levels[1] == pytest.approx(0.0147, abs=1e-4)
     assert levels[-1] == pytest.approx(0.025, abs=1e-5)
 
 

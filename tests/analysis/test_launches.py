@@ -10,11 +10,15 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
 from kanstudy.analysis import intervals
+from kanstudy.analysis.attribution import efficiency
+from kanstudy.analysis.estimates import strong
 from kanstudy.analysis.launches import between_launches
 from kanstudy.analysis.machine_model import MachineModel
 from kanstudy.analysis.machine_noise import Noise
 from kanstudy.analysis.paired import PairedArms
+from kanstudy.analysis.results import caption
 from kanstudy.analysis.simulate import simulate, truth
+from kanstudy.analysis.verdict import simultaneous, verdicts
 from kanstudy.record import Record
 
 LOGS = st.lists(st.floats(-2, 2), min_size=5, max_size=12)
@@ -60,16 +64,109 @@ def launch_of(record: Record, launch: int) -> Record:
     return replace(record, arms=arms)
 
 
+def as_one_launch(record: Record) -> Record:
+    """The record as if all its rounds were of one launch."""
+    arms = {
+        name: replace(arm, rounds=[replace(item, launch=0, index=i) for i, item in enumerate(arm.rounds)])
+        for name, arm in record.arms.items()
+    }
+    return replace(record, arms=arms)
+
+
+MACHINE = MachineModel(launch_s=2e-3, noise=Noise(block_sd=0.01, launch_sd=0.05))
+POINT = make_point(world_size=2, block_s=0.01)
+
+
+def as_one_launch(record: Record) -> Record:
+    """The record as if all its rounds came from one launch."""
+    arms = {
+        name: replace(arm, rounds=[replace(item, launch=0, index=at) for at, item in enumerate(arm.rounds)])
+        for name, arm in record.arms.items()
+    }
+    return replace(record, arms=arms)
+
+
 def test_one_lucky_launch_deceives_the_pooled_rounds_but_not_the_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches shift each arm by 5 %, rounds by 1 %: taken for independent, 60 rounds are far too sure of E."""
     monkeypatch.setattr(intervals, "autocorrelation", lambda series: 0.0)
-    machine = MachineModel(launch_s=2e-3, noise=Noise(block_sd=0.01, launch_sd=0.05))
-    point = make_point(world_size=2, block_s=0.01)
-    true = truth(point, machine).efficiency
+    true = truth(POINT, MACHINE).efficiency
     pooled, launches = [], []
-    for record in (simulate([point], machine, rounds=12, launches=5, seed=seed)[0] for seed in range(30)):
-        pooled.append(PairedArms(record).ratio("serial_global", "ddp", 1 / 2).includes(true))
+    for record in (simulate([POINT], MACHINE, rounds=12, launches=5, seed=seed)[0] for seed in range(30)):
+        pooled.append(PairedArms(as_one_launch(record)).ratio("serial_global", "ddp", 1 / 2).includes(true))
+        found = PairedArms(record).ratio("serial_global", "ddp", 1 / 2)
         alone = [PairedArms(launch_of(record, i)).ratio("serial_global", "ddp", 1 / 2).value for i in range(5)]
-        launches.append(between_launches(np.log(alone)).includes(true))
+        expected = between_launches(np.log(alone))
+        assert (found.method, found.n) == ("t over launches", 5)
+        assert [found.value, found.low, found.high] == pytest.approx([expected.value, expected.low, expected.high])
+        launches.append(found.includes(true))
     assert np.mean(pooled) < 0.75
     assert np.mean(launches) > 0.85
+
+
+@pytest.fixture(scope="module")
+def five() -> Record:
+    return simulate([POINT], MACHINE, rounds=4, launches=5, seed=3)[0]
+
+
+def test_factors_over_launches_multiply_to_the_efficiency_draw_by_draw(five: Record) -> None:
+    found = efficiency(five)
+    assert found.value.method == "t over launches"
+    assert np.prod([factor.value for factor in found.factors.values()]) == pytest.approx(found.value.value, rel=1e-12)
+    draws = np.prod([factor.draws for factor in found.factors.values()], axis=0)
+    np.testing.assert_allclose(draws, found.value.draws, rtol=1e-9)
+
+
+def test_everything_of_a_point_is_said_between_its_launches(five: Record) -> None:
+    arms = PairedArms(five)
+    assert {arms.time("ddp").method, arms.ratio_of_means("serial_global", "ddp").method} == {"t over launches"}
+    assert arms.median(arms.times_s["ddp"] - arms.times_s["ddp_noop"]).n == 5
+    (row,) = strong([five]).to_dict("records")
+    assert (row["method"], row["launches"]) == ("t over launches", 5)
+    assert row["efficiency_low"] < row["efficiency"] < row["efficiency_high"]
+    assert "intervals between 5 launches" in caption([five])
+    assert ", between 5 launches" in verdicts([five])["sentence"].item()
+    assert "too few" not in efficiency(simulate([POINT], MACHINE, rounds=1, launches=5)[0]).reason
+
+
+def test_rounds_of_fewer_launches_are_pooled_and_claim_no_more(five: Record) -> None:
+    four = replace(five, arms={
+        name: replace(arm, rounds=[item for item in arm.rounds if item.launch < 4]) for name, arm in five.arms.items()
+    })  # fmt: skip
+    found = PairedArms(four).ratio("serial_global", "ddp")
+    assert (found.method, found.n) == ("bootstrap", 16)
+    assert "of the rounds of 4 starts pooled, not between starts" in caption([four])
+    assert "within one launch" in caption([launch_of(five, 0)])
+    assert "between 5 launches or of the rounds" in caption([five, replace(four, point_id="other")])
+
+
+def test_a_launch_of_disturbed_rounds_alone_is_no_replicate(five: Record) -> None:
+    arms = {
+        name: replace(arm, rounds=[
+            replace(item, foreign_cpu_share=[0.9] * len(item.active_ranks)) if item.launch == 4 else item
+            for item in arm.rounds
+        ])
+        for name, arm in five.arms.items()
+    }  # fmt: skip
+    assert PairedArms(replace(five, arms=arms)).ratio("serial_global", "ddp").method == "bootstrap"
+
+
+@pytest.mark.parametrize("launches", [5, 8])
+def test_bounds_of_several_factors_hold_for_all_at_once(launches: int) -> None:
+    rng = np.random.default_rng(launches)
+    held = []
+    for seed in range(300):
+        logs = rng.standard_normal((launches, 6)) * [1, 1, 2, 2, 5, 5] / 100
+        logs[:, 1] += logs[:, 0]
+        bounds = simultaneous([between_launches(column, seed) for column in logs.T])
+        held.append(bool(((bounds[:, 0] <= 1) & (bounds[:, 1] >= 1)).all()))
+    assert 0.92 <= np.mean(held) <= 0.99
+
+
+def test_products_of_launches_keep_their_kind() -> None:
+    rng = np.random.default_rng(1)
+    one, other = (between_launches(0.1 * rng.standard_normal(5), seed) for seed in (1, 2))
+    product = one.times(other)
+    assert product.method == "t over launches"
+    assert product.high / product.low < (one.high / one.low) * (other.high / other.low)
+    mixed = one.times(intervals.of_draws(1.0, np.exp(0.01 * rng.standard_normal(4000)), 20))
+    assert (mixed.method, mixed.coverage) == ("combined intervals", pytest.approx(0.9))
