@@ -77,15 +77,6 @@ MACHINE = MachineModel(launch_s=2e-3, noise=Noise(block_sd=0.01, launch_sd=0.05)
 POINT = make_point(world_size=2, block_s=0.01)
 
 
-def as_one_launch(record: Record) -> Record:
-    """The record as if all its rounds came from one launch."""
-    arms = {
-        name: replace(arm, rounds=[replace(item, launch=0, index=at) for at, item in enumerate(arm.rounds)])
-        for name, arm in record.arms.items()
-    }
-    return replace(record, arms=arms)
-
-
 def test_one_lucky_launch_deceives_the_pooled_rounds_but_not_the_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches shift each arm by 5 %, rounds by 1 %: taken for independent, 60 rounds are far too sure of E."""
     monkeypatch.setattr(intervals, "autocorrelation", lambda series: 0.0)
