@@ -36,6 +36,7 @@ _TAIL = {
     "weight": Column("weight", digits=2),
     "fitted": Column("fitted"),
     "reason": Column("note"),
+    "point_ids": Column("points of"),
 }
 SCALING_FITS = _HEAD | SCALING | _TAIL
 ALLREDUCE_FITS = {"series": TEXT["series"], "world_size": Column("ranks"), "model": Column("law")} | LINK | _TAIL
@@ -44,11 +45,12 @@ ALLREDUCE_FITS = {"series": TEXT["series"], "world_size": Column("ranks"), "mode
 @dataclass(frozen=True)
 class SeriesFit:
     """A fit and what it is of: `key`, the values of `KEYS` (and of `world_size`, for the all-reduce); `left_out`, which
-    of its points are not in it and why."""
+    of its points are not in it and why; `point_ids`, of those that are."""
 
     key: dict[str, object]
     fit: Fit
     left_out: str = ""
+    point_ids: tuple[str, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -80,13 +82,13 @@ def allreduce(estimates: pd.DataFrame) -> list[SeriesFit]:
         result = fit(ALPHA_BETA, usable["message_bytes"].to_numpy(), usable["time_s"].to_numpy())
         if key["world_size"] == 1:
             result = Fit(ALPHA_BETA, result.x, result.y, "one rank: nothing moves")
-        found.append(SeriesFit(key, result, left_out))
+        found.append(SeriesFit(key, result, left_out, _ids(usable)))
     return found
 
 
 def table(fits: Iterable[SeriesFit]) -> pd.DataFrame:
     """A row a fit: its key, model, formula, the parameters of all models with their intervals, n points, residual_sd,
-    condition, aicc, weight (Akaike's, among the models fitted to the same points), fitted, reason."""
+    condition, aicc, weight (Akaike's, among the models fitted to the same points), fitted, reason, point_ids."""
     fits = list(fits)
     keys = list(dict.fromkeys(name for item in fits for name in item.key))
     names = list(dict.fromkeys(parameter for item in fits for parameter in item.fit.parameters))
@@ -98,9 +100,11 @@ def table(fits: Iterable[SeriesFit]) -> pd.DataFrame:
         same = [other.fit.aicc for other in fits if other.key == item.key]
         row |= {"n": len(item.fit.x), "residual_sd": item.fit.residual_sd, "condition": item.fit.condition}
         row |= {"aicc": item.fit.aicc, "weight": akaike_weight(item.fit.aicc, same)}
-        rows.append(row | {"fitted": not item.fit.refused, "reason": item.reason})
+        rows.append(
+            row | {"fitted": not item.fit.refused, "reason": item.reason, "point_ids": " ".join(item.point_ids)}
+        )
     values = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-    tail = ("n", "residual_sd", "condition", "aicc", "weight", "fitted", "reason")
+    tail = ("n", "residual_sd", "condition", "aicc", "weight", "fitted", "reason", "point_ids")
     return pd.DataFrame(rows, columns=[*keys, "model", "formula", *values, *tail])
 
 
@@ -121,7 +125,7 @@ def _scaling(estimates: pd.DataFrame, models: Sequence[Model]) -> list[SeriesFit
             result = fit(model, sizes, usable["speedup"].to_numpy())
             if 1 not in sizes:
                 result = Fit(model, result.x, result.y, "no point of one rank")
-            found.append(SeriesFit(key, result, left_out))
+            found.append(SeriesFit(key, result, left_out, _ids(usable)))
     return found
 
 
@@ -148,3 +152,7 @@ def _usable(rows: pd.DataFrame, x: str, y: str, unit: str) -> tuple[pd.DataFrame
             places = ", ".join(f"{place:g}" for place in sorted(rows.loc[which, x].astype(float)))
             notes.append(f"left out: {places} {unit} ({why})")
     return rows[known & ~crowded].sort_values(x), joined(*notes)
+
+
+def _ids(rows: pd.DataFrame) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(rows["point_id"])) if "point_id" in rows else ()

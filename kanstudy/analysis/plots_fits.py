@@ -111,7 +111,7 @@ def _rows_of(estimates: pd.DataFrame, key: dict[str, object]) -> pd.DataFrame:
     rows = pd.Series(True, estimates.index)
     for name in key:
         if name != "surroundings":
-            rows &= estimates[name] == key[name]
+            rows &= estimates[name].isin([key[name]])
     return estimates[rows]
 
 

@@ -21,7 +21,8 @@ def series(name: str = "KAN", model=AMDAHL, values=(1.0, 0.05), sizes=SIZES, **f
     )
     frame = pd.DataFrame({"world_size": sizes, "speedup": speedup, "speedup_low": 0.97 * speedup})
     head = {"experiment": "strong_scaling", "series": name, "source": "measured", "surroundings": "a"} | fields
-    return frame.assign(speedup_high=1.03 * speedup, oversubscribed=False, **head)
+    points = [f"{name}-w{size}" for size in sizes]
+    return frame.assign(speedup_high=1.03 * speedup, oversubscribed=False, point_id=points, **head)
 
 
 def one(found: list[fits.SeriesFit], law: str) -> fits.SeriesFit:
@@ -71,6 +72,7 @@ def test_more_ranks_than_cores_are_never_fitted() -> None:
     assert list(found.fit.x) == [1, 2, 4, 8, 16]
     assert found.fit.parameters["serial_fraction"].value == pytest.approx(0.05, rel=0.1)
     assert found.reason == "left out: 32 ranks (more ranks than cores)"
+    assert found.point_ids == ("KAN-w1", "KAN-w2", "KAN-w4", "KAN-w8", "KAN-w16")
 
 
 def test_without_one_rank_nothing_is_fitted() -> None:
@@ -123,6 +125,7 @@ def test_the_table_has_a_row_a_fit_and_compares_the_laws_of_one_series() -> None
     assert "[" in shown["coherency κ (10⁻³)"][1]
     assert shown["fitted"].tolist() == ["yes", "yes", "no", "no"]
     assert "2 world sizes: 2 parameters need at least 4" in shown["note"][2]
+    assert shown["points of"][2] == "b-w1 b-w2"
 
 
 def test_two_cores_refuse_every_scaling_law_and_say_so() -> None:
