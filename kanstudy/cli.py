@@ -16,6 +16,7 @@ import click
 from kanstudy import __version__
 from kanstudy.commands.analyse import analyse
 from kanstudy.commands.bench import bench
+from kanstudy.commands.bench_attribution import attribution
 from kanstudy.commands.errors import BadInput
 from kanstudy.study.batch import FAILED, INTRODUCTION, NOTEBOOKS, OK
 
@@ -59,6 +60,7 @@ def main() -> None:
 
 main.add_command(analyse)
 main.add_command(bench)
+bench.add_command(attribution)
 
 _profile = click.option("--profile", required=True, metavar="P", help="smoke, laptop, ..., or a path to your .toml")
 _profile_or_not = click.option("--profile", metavar="P", help="the profile whose results are meant")

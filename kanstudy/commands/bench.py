@@ -85,7 +85,7 @@ def operator(
     from kanstudy.study import bench as benches
     from kanstudy.study.folder import FolderError
 
-    results, figures = _folders(profile, results_dir)
+    results, figures = folders(profile, results_dir)
     try:
         plan = benches.plan_bench(
             shapes,
@@ -130,7 +130,8 @@ def exit_code(record: BenchRecord) -> int:
     return FAULTY_POINTS if "oom" in kinds else OK
 
 
-def _folders(profile: str | None, results_dir: str) -> tuple[Path, Path]:
+def folders(profile: str | None, results_dir: str) -> tuple[Path, Path]:
+    """Where records and figures go, of the profile or below the folder given; `BadInput` where that cannot be."""
     from kanstudy.study import profile as profiles
 
     if not profile and not results_dir:

@@ -32,6 +32,7 @@ _PLAIN = PointSpec(
     arms=ARMS,
     operator="auto",
     comm_hook="allreduce",  # a hook in every arm of DDP, also where nothing is put in
+    phase_steps=20,  # enough for an interval of the data wait
     block_s=0.2,
     warmup_steps=5,
     warmup_s=0.05,
