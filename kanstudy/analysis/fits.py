@@ -79,9 +79,8 @@ def allreduce(estimates: pd.DataFrame) -> list[SeriesFit]:
     found = []
     for key, rows in _groups(estimates, ("world_size", "point_id")):
         usable, left_out = _usable(rows, "message_bytes", "time_s", "bytes")
-        result = fit(ALPHA_BETA, usable["message_bytes"].to_numpy(), usable["time_s"].to_numpy())
-        if key["world_size"] == 1:
-            result = Fit(ALPHA_BETA, result.x, result.y, "one rank: nothing moves")
+        reason = "one rank: nothing moves" if key["world_size"] == 1 else _mixed(usable["message_bytes"], "bytes")
+        result = _fit(ALPHA_BETA, usable["message_bytes"], usable["time_s"], reason)
         found.append(SeriesFit(key, result, left_out, _ids(usable)))
     return found
 
@@ -120,13 +119,24 @@ def _scaling(estimates: pd.DataFrame, models: Sequence[Model]) -> list[SeriesFit
     found = []
     for key, rows in _groups(estimates):
         usable, left_out = _usable(rows, "world_size", "speedup", "ranks")
-        sizes = usable["world_size"].to_numpy()
+        sizes = usable["world_size"]
+        reason = "" if (sizes == 1).any() else "no point of one rank"
         for model in models:
-            result = fit(model, sizes, usable["speedup"].to_numpy())
-            if 1 not in sizes:
-                result = Fit(model, result.x, result.y, "no point of one rank")
+            result = _fit(model, sizes, usable["speedup"], reason or _mixed(sizes, "ranks"))
             found.append(SeriesFit(key, result, left_out, _ids(usable)))
     return found
+
+
+def _fit(model: Model, x: pd.Series, y: pd.Series, reason: str) -> Fit:
+    """The fit, unless there is a reason to refuse it before."""
+    places, values = x.to_numpy(float), y.to_numpy(float)
+    return Fit(model, places, values, reason) if reason else fit(model, places, values)
+
+
+def _mixed(places: pd.Series, unit: str) -> str:
+    """A curve has one point at each place: where there are more, the frame does not say which series they are of."""
+    twice = sorted(places[places.duplicated()].unique())
+    return f"several points at {', '.join(f'{place:g}' for place in twice)} {unit}: of several series" if twice else ""
 
 
 def _groups(estimates: pd.DataFrame, more: Sequence[str] = ()) -> list[tuple[dict[str, object], pd.DataFrame]]:
@@ -151,7 +161,11 @@ def _usable(rows: pd.DataFrame, x: str, y: str, unit: str) -> tuple[pd.DataFrame
         if which.any():
             places = ", ".join(f"{place:g}" for place in sorted(rows.loc[which, x].astype(float)))
             notes.append(f"left out: {places} {unit} ({why})")
-    return rows[known & ~crowded].sort_values(x), joined(*notes)
+    usable = rows[known & ~crowded].sort_values(x)
+    if "trusted" in usable and not usable["trusted"].all():
+        doubtful = usable.loc[~usable["trusted"].astype(bool), x]
+        notes.append(f"untrusted among the points: {', '.join(f'{place:g}' for place in doubtful)} {unit}")
+    return usable, joined(*notes)
 
 
 def _ids(rows: pd.DataFrame) -> tuple[str, ...]:

@@ -115,32 +115,31 @@ def fit(model: Model, x: np.ndarray, y: np.ndarray) -> Fit:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         if not (model.curve(start, x) > 0).all():
             return Fit(model, x, y, "no curve of this law comes near these points")
-
-        def deviations(fitted: np.ndarray) -> np.ndarray:
-            logs: np.ndarray = np.log(model.curve(_as_values(model, fitted), x) / y)
-            return logs
-
-        def derivatives(fitted: np.ndarray) -> np.ndarray:
-            return _jacobian(model, fitted, x)
-
-        found = optimize.least_squares(
-            deviations,
-            _as_fitted(model, start),
-            jac=derivatives,
-            x_scale="jac",
-            xtol=1e-12,
-            ftol=1e-12,
-            gtol=1e-12,
-        )
-    values = _as_values(model, found.x)
-    jacobian = derivatives(found.x)
+        fitted, converged = _search(model, start, x, y)
+    values, jacobian = _as_values(model, fitted), _jacobian(model, fitted, x)
     lengths = np.linalg.norm(jacobian, axis=0)
     condition = float(np.linalg.cond(jacobian / lengths)) if (lengths > 0).all() else np.inf
-    reason = _refusal(model, values, condition, bool(found.success))
-    if reason:
+    if reason := _refusal(model, values, condition, converged):
         return Fit(model, x, y, reason, condition=condition)
-    covariance = _variance(found.fun, len(values)) * np.linalg.inv(jacobian.T @ jacobian)
-    return Fit(model, x, y, "", values, covariance, -found.fun, condition)
+    residuals = np.log(y / model.curve(values, x))
+    covariance = _variance(residuals, len(values)) * np.linalg.inv(jacobian.T @ jacobian)
+    return Fit(model, x, y, "", values, covariance, residuals, condition)
+
+
+def _search(model: Model, start: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, bool]:
+    """The parameters, as they are fitted, with the least squares, and whether that is a minimum."""
+
+    def deviations(fitted: np.ndarray) -> np.ndarray:
+        logs: np.ndarray = np.log(model.curve(_as_values(model, fitted), x) / y)
+        return logs
+
+    def derivatives(fitted: np.ndarray) -> np.ndarray:
+        return _jacobian(model, fitted, x)
+
+    found = optimize.least_squares(
+        deviations, _as_fitted(model, start), jac=derivatives, x_scale="jac", xtol=1e-12, ftol=1e-12, gtol=1e-12
+    )
+    return found.x, bool(found.success)
 
 
 def _refusal(model: Model, values: np.ndarray, condition: float, converged: bool) -> str:

@@ -159,6 +159,48 @@ def test_records_of_a_simulated_machine_are_fitted_and_give_back_its_link() -> N
     assert plots_fits.scaling_fits([amdahl, usl], strong).axes
 
 
+def strong_of(machine: MachineModel) -> dict[str, fits.SeriesFit]:
+    """The fits of a machine of one bucket, whose all-reduce is therefore wholly exposed."""
+    points = [make_point(world_size=p, global_batch_size=4096) for p in (*SIZES, 64)]
+    found = fits.strong(estimates.strong(simulate(points, machine, rounds=6)))
+    return {item.fit.model.name: item for item in found}
+
+
+def test_what_does_not_shrink_with_the_batch_is_amdahls_serial_fraction() -> None:
+    machine = MachineModel(launch_s=3e-4)
+    step_s = sum(machine.phases_s(make_point(world_size=1, global_batch_size=4096), 4096))
+    found = strong_of(machine)["Amdahl"].fit
+    assert found.parameters["serial_fraction"].value == pytest.approx(3e-4 / step_s, rel=1e-4)
+    assert found.parameters["scale"].value == pytest.approx(1, rel=1e-4)
+
+
+def test_contention_and_a_ring_s_latency_are_those_of_the_universal_law() -> None:
+    """T(p) = T1/p (1 + c (p - 1)) + 2 (p - 1) α, so that σ = c and κ = 2 α/T1, and Amdahl's law cannot follow."""
+    machine = MachineModel(contention=0.02, link_latency_s=1e-5)
+    step_s = sum(machine.phases_s(make_point(world_size=1, global_batch_size=4096), 4096))
+    found = strong_of(machine)
+    universal = found["USL"].fit
+    assert universal.parameters["contention"].value == pytest.approx(0.02, rel=1e-3)
+    assert universal.parameters["coherency"].value == pytest.approx(2e-5 / step_s, rel=1e-3)
+    assert universal.aicc < found["Amdahl"].fit.aicc
+    assert found["Amdahl"].fit.residual_sd > 100 * universal.residual_sd
+
+
+def test_a_frame_that_does_not_tell_series_apart_is_refused() -> None:
+    frame = pd.concat([series("a"), series("b")])[["world_size", "speedup"]].reset_index(drop=True)
+    for item in fits.strong(frame):
+        assert item.reason == "not fitted: several points at 1, 2, 4, 8, 16, 32 ranks: of several series"
+    messages = pd.concat([frames.messages()] * 2)
+    assert "of several series" in fits.allreduce(messages)[0].reason
+
+
+def test_points_that_are_not_trusted_are_fitted_and_named() -> None:
+    frame = series().assign(trusted=[True, True, False, True, True, True])
+    found = one(fits.strong(frame), "Amdahl")
+    assert len(found.fit.x) == 6
+    assert found.reason == "untrusted among the points: 4 ranks"
+
+
 def test_a_line_is_whole_where_it_interpolates_and_dashed_in_a_band_beyond() -> None:
     frame = series()
     frame.loc[frame["world_size"] == 32, "oversubscribed"] = True
