@@ -78,7 +78,7 @@ class Efficiency:
         if part.draws is None or whole.draws is None:
             return intervals.no_interval(share, whole.n)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return intervals.of_draws(share, np.log(part.draws) / np.log(whole.draws), whole.n)
+            return intervals.of_draws(share, np.log(part.draws) / np.log(whole.draws), whole.n, whole.method)
 
 
 def efficiency(record: Record) -> Efficiency:
@@ -111,7 +111,7 @@ def efficiency(record: Record) -> Efficiency:
 def quality(record: Record, arms: PairedArms) -> str:
     """What a reader must know of the rounds behind a record's numbers; empty where all is well."""
     notes = [fault_text(record)]
-    if 0 < arms.n < intervals.ORDER_STATISTICS_FROM:
+    if 0 < arms.n < intervals.ORDER_STATISTICS_FROM and not arms.by_launch:
         notes.append(f"{arms.n} round{'s' * (arms.n > 1)}: too few for an interval")
     if arms.n and not arms.blocks.trusted:
         every = arms.blocks.dropped == len(arms.blocks.disturbed)
@@ -227,7 +227,7 @@ def _meaning(ratio: Estimate) -> str:
     if not ratio.has_interval:
         return "no interval: whether they differ cannot be told"
     if ratio.includes(1):
-        return "they agree within the intervals of their rounds"
+        return "they agree within their intervals"
     return (
         f"E strong is {abs(ratio.value - 1):.0%} {'larger' if ratio.value > 1 else 'smaller'}, more than the rounds of "
         "either launch vary: launches differ by so much, which no interval within one contains"

@@ -49,7 +49,7 @@ def _load_balance(record: Record, arms: PairedArms, name: str) -> Estimate:
     """Mean over maximum over ranks of their mean time a step, over the rounds that count; 1 is even."""
     times = {(item.launch, item.index): item.rank_step_times_s for item in record.arms[name].rounds}
     means = [metrics.rank_mean_step_times(times[key]) for key in arms.times_s.index]
-    return intervals.median(np.array([ranks.mean() / ranks.max() for ranks in means]), arms.seed)
+    return arms.median(np.array([ranks.mean() / ranks.max() for ranks in means]))
 
 
 def _data_wait(record: Record) -> Estimate:

@@ -82,7 +82,10 @@ def _line(shares: Sequence[Estimate]) -> tuple[Estimate, str] | None:
     values, together = np.array([share.value for share in shares]), np.array(draws)
     variances = np.maximum(together.var(axis=1), _SMALLEST_VARIANCE)
     weights = (1 / variances) / (1 / variances).sum()
-    share = intervals.of_draws(float(weights @ values), weights @ together, min(share.n for share in shares))
+    methods = {share.method for share in shares}
+    method = methods.pop() if len(methods) == 1 else intervals.BOOTSTRAP
+    n = min(share.n for share in shares)
+    share = intervals.of_draws(float(weights @ values), weights @ together, n, method)
     misfit = float(((values - share.value) ** 2 / variances).sum())
     bent = chi2.sf(misfit, len(shares) - 1) < _BENT_BELOW
     return share, "the time over the batch is no straight line: the fixed part is a rough one" if bent else ""
@@ -93,7 +96,7 @@ def _of_record(record: Record, arms: PairedArms, share: Estimate, sizes: tuple[i
     serial = arms.time("serial_global")
     value = share.value * serial.value
     if share.draws is not None and serial.draws is not None:
-        time_s = intervals.of_draws(value, share.draws * serial.draws, share.n)
+        time_s = intervals.of_draws(value, share.draws * serial.draws, share.n, share.method)
     else:
         rounds = arms.times_s
         per_round = (p * rounds["serial_local_mean"] - rounds["serial_global"]) / (p - 1)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from kanstudy.analysis import intervals, metrics
 from kanstudy.analysis.blocks import blocks
 from kanstudy.analysis.devices import of_mean_device
 from kanstudy.analysis.intervals import MISSING, Estimate
+from kanstudy.analysis.launches import LAUNCHES_FROM, between_launches, over_launches
 from kanstudy.record import Record
 from kanstudy.spec import ARMS
 
@@ -23,6 +25,9 @@ class PairedArms:
     `ratio` of two columns of `blocks.CHAIN` is exp of the difference of their medians, after each round's mean log
     time over its arms is subtracted (`metrics.arm_log_medians`). All ratios of a record share their resamples, so
     ratios multiply exactly, draw by draw too.
+
+    From 5 launches on each launch says its own, and the estimate is the mean over launches on the log scale with its
+    t interval (`between_launches`); rounds of fewer launches are pooled.
     """
 
     def __init__(self, record: Record, all_rounds: bool = False) -> None:
@@ -30,21 +35,47 @@ class PairedArms:
         self.times_s = of_mean_device(record, self.blocks.selected(all_rounds))
         self.seed = intervals.seed_of(record.point_id)
         self.n = len(self.times_s)
+        starts = self.times_s.index.get_level_values("launch")
+        self._of_launch = [np.flatnonzero(starts == launch) for launch in starts.unique()]
         self._place = {column: index for index, column in enumerate(self.times_s.columns)}
 
     def has(self, *columns: str) -> bool:
         """Whether there are rounds of all these columns."""
         return self.n > 0 and all(column in self._place for column in columns)
 
+    @property
+    def launches(self) -> int:
+        """Launches that the rounds come from."""
+        return len(self._of_launch)
+
+    @property
+    def by_launch(self) -> bool:
+        """Whether the launch is the replicate, not the round."""
+        return self.launches >= LAUNCHES_FROM
+
     def time(self, column: str) -> Estimate:
         """The median time a step over rounds, s."""
-        return intervals.median(self.times_s[column].to_numpy(), self.seed) if self.has(column) else MISSING
+        if not self.has(column):
+            return MISSING
+        times = self.times_s[column].to_numpy()
+        if not self.by_launch:
+            return intervals.median(times, self.seed)
+        return between_launches([np.log(np.median(times[rows])) for rows in self._of_launch], self.seed)
+
+    def median(self, per_round: pd.Series | np.ndarray) -> Estimate:
+        """The median over rounds of what each round says (n,), of any sign; over launches the mean of theirs."""
+        values = np.asarray(per_round, dtype=float)
+        if not self.by_launch:
+            return intervals.median(values, self.seed)
+        return over_launches([np.median(values[rows]) for rows in self._of_launch], self.seed)
 
     def ratio(self, numerator: str, denominator: str, scale: float = 1.0) -> Estimate:
         """The ratio of two columns' times, times `scale`; `MISSING` where one is not measured."""
         if not self.has(numerator, denominator):
             return MISSING
         i, j = self._place[numerator], self._place[denominator]
+        if self.by_launch:
+            return between_launches(np.log(scale) + self._launch_medians[:, i] - self._launch_medians[:, j], self.seed)
         value = scale * float(np.exp(self._medians[i] - self._medians[j]))
         if self.n >= intervals.BOOTSTRAP_FROM:
             return intervals.of_draws(value, scale * np.exp(self._draws[:, i] - self._draws[:, j]), self.n)
@@ -60,6 +91,8 @@ class PairedArms:
             means = rounds.mean(axis=-2)
             return scale * means[..., 0] / means[..., 1]
 
+        if self.by_launch:
+            return between_launches([np.log(ratio(rounds[rows])) for rows in self._of_launch], self.seed)
         return intervals.bootstrap(rounds, ratio, self.seed)
 
     @cached_property
@@ -77,6 +110,11 @@ class PairedArms:
     @cached_property
     def _medians(self) -> np.ndarray:
         return metrics.arm_log_medians(self._logs, self._arms, self._within)
+
+    @cached_property
+    def _launch_medians(self) -> np.ndarray:
+        logs = [self._logs[rows] for rows in self._of_launch]
+        return np.array([metrics.arm_log_medians(rounds, self._arms, self._within) for rounds in logs])
 
     @cached_property
     def _draws(self) -> np.ndarray:

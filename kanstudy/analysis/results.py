@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from kanstudy.analysis.blocks import blocks
-from kanstudy.analysis.intervals import scope
+from kanstudy.analysis.launches import scope_of
 from kanstudy.analysis.series import plain, series_keys, series_labels
 from kanstudy.record import Record, RecordError, read_record
 
@@ -185,7 +185,9 @@ def _rested_on(records: Sequence[Record]) -> list[str]:
     counts = sorted({len(found.selected(all_rounds=False)) for found in measured.values()})
     counted = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     most = max(len(starts(record)) for record in records)
-    sentences = [f"Medians of {counted} rounds a point; intervals {scope(most)}"]
+    replicates = [found.selected(all_rounds=False).index.get_level_values(0).nunique() for found in measured.values()]
+    scopes = dict.fromkeys(scope_of(most, number) for number in sorted(set(replicates), reverse=True))
+    sentences = [f"Medians of {counted} rounds a point; intervals {' or '.join(scopes)}"]
     if dropped := sum(found.dropped for found in measured.values()):
         total = sum(len(found.disturbed) for found in measured.values())
         sentences.append(f"Crosses: disturbed rounds, {dropped} of {total}, left out of the medians")

@@ -4,6 +4,8 @@ A figure invites to pick its longest bar, so that the bounds must hold for all i
 bounds on the log scale (Romano & Wolf 2005; for the bootstrap, Efron & Tibshirani 1993): each factor's draws less its
 estimate, over their standard deviation; the 95 % quantile of the largest such |t| over all factors shown. Factors of
 one record share their resamples, so that their correlation counts; different records are resampled independently.
+Between launches they are t intervals at Bonferroni's level instead: correlations of six factors that five launches
+tell overfit, and max-t bounds from them hold for all factors in 88 % of draws only.
 
 Heterogeneity is below 1 whatever the ranks do, since the slowest of several noisy blocks is slower than their mean: it
 counts only where the same ranks are slow round after round (Friedman's test).
@@ -15,11 +17,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2, rankdata
+from scipy.stats import chi2, rankdata, t
 
 from kanstudy.analysis import intervals, metrics
 from kanstudy.analysis.attribution import Efficiency, efficiency, factor_name
 from kanstudy.analysis.intervals import Estimate
+from kanstudy.analysis.launches import scope_of
 from kanstudy.analysis.paired import PairedArms
 from kanstudy.analysis.results import starts
 from kanstudy.analysis.series import series_labels
@@ -36,11 +39,32 @@ _BY_CHANCE = 0.05
 def simultaneous(estimates: Sequence[Estimate]) -> np.ndarray:
     """Lower and upper bounds (n, 2) that hold for all n positive estimates at once with 95 % probability.
 
-    All must have draws; draws of the same number belong to the same resample, or to independent ones. No bound is
-    inside of the estimate's own interval, which is not symmetric.
+    All must have draws; draws of the same number belong to the same resample, or to independent ones. Each estimate
+    over launches takes its n-th part of the 5 %, the others together what is left. No bound is inside of the
+    estimate's own interval, which is not symmetric.
     """
     if not estimates:
         return np.empty((0, 2))
+    logs = np.log([estimate.value for estimate in estimates])
+    own = np.array([[estimate.low, estimate.high] for estimate in estimates])
+    alpha = (1 - intervals.LEVEL) / len(estimates)
+    by_launch = np.array([estimate.method == intervals.OVER_LAUNCHES for estimate in estimates])
+    half = np.zeros(len(logs))
+    for index in np.flatnonzero(by_launch):
+        freedom = estimates[index].n - 1
+        wider = t.ppf(1 - alpha / 2, freedom) / t.ppf((1 + intervals.LEVEL) / 2, freedom)
+        half[index] = wider * np.diff(np.log(own[index])).item() / 2
+    if not by_launch.all():
+        half[~by_launch] = _max_t(
+            [estimate for estimate in estimates if estimate.method != intervals.OVER_LAUNCHES],
+            1 - alpha * (~by_launch).sum(),
+        )
+    low, high = np.exp(logs - half), np.exp(logs + half)
+    return np.stack([np.minimum(low, own[:, 0]), np.maximum(high, own[:, 1])], axis=1)
+
+
+def _max_t(estimates: Sequence[Estimate], level: float) -> np.ndarray:
+    """How far the max-t bounds of bootstrapped estimates lie from them on the log scale, (n,)."""
     logs = np.log([estimate.value for estimate in estimates])
     deviations = np.log([estimate.draws for estimate in estimates if estimate.draws is not None]) - logs[:, None]
     spread = deviations.std(axis=1)
@@ -48,10 +72,8 @@ def simultaneous(estimates: Sequence[Estimate]) -> np.ndarray:
     half = np.zeros(len(logs))
     if moves.any():
         largest = np.abs(deviations[moves] / spread[moves, None]).max(axis=0)
-        half[moves] = np.quantile(largest, intervals.LEVEL) * spread[moves]
-    low, high = np.exp(logs - half), np.exp(logs + half)
-    own = np.array([[estimate.low, estimate.high] for estimate in estimates])
-    return np.stack([np.minimum(low, own[:, 0]), np.maximum(high, own[:, 1])], axis=1)
+        half[moves] = np.quantile(largest, level) * spread[moves]
+    return half
 
 
 def verdicts(records: Sequence[Record]) -> pd.DataFrame:
@@ -59,7 +81,7 @@ def verdicts(records: Sequence[Record]) -> pd.DataFrame:
 
     Columns: point_id, source, series, world_size, scaling, told, factor (the largest loss that can be told from
     nothing), its value with simultaneous bounds over all factors of all records given, probability_largest (the
-    bootstrap's, that it is the largest loss of its point), sentence. Where none can be told the numbers are blank and
+    draws', that it is the largest loss of its point), sentence. Where none can be told the numbers are blank and
     the sentence says why.
     """
     shown = [
@@ -95,7 +117,7 @@ def _of_point(record: Record, found: Efficiency, bounds: dict[str, tuple[float, 
     by_turns = "heterogeneity" in losses and not slow_throughout(record)
     if by_turns:
         losses.remove("heterogeneity")
-    scope = intervals.scope(len(starts(record)))
+    scope = scope_of(len(starts(record)), PairedArms(record).launches)
     note = (
         f"; {_text('heterogeneity', values, bounds)}, counts as chance: no rank is slower round after round"
         if by_turns
@@ -111,10 +133,11 @@ def _of_point(record: Record, found: Efficiency, bounds: dict[str, tuple[float, 
     name = min(losses, key=values.__getitem__)
     draws = np.stack([factor.draws for factor in found.factors.values() if factor.draws is not None])
     probability = float(np.mean(draws.argmin(axis=0) == list(values).index(name)))
+    chance_of = "bootstrap" if found.value.method == intervals.BOOTSTRAP else "t distribution's"
     chance = f"above {_ALWAYS:g}" if probability > _ALWAYS else f"{probability:.2f}"
     text = f"the largest loss that can be told from nothing is {_text(name, values, bounds)}, by bounds that hold for "
-    text += f"all {compared} factors shown at once, {scope}; the bootstrap probability that it is the largest loss of "
-    text += f"this point is {chance}{note}"
+    text += f"all {compared} factors shown at once, {scope}; the {chance_of} probability that it is the largest loss "
+    text += f"of this point is {chance}{note}"
     smaller = [other for other in values if values[other] < values[name] and bounds[other][1] >= 1]
     if smaller:
         text += f"; a smaller factor, but not to be told from 1: {', '.join(_text(i, values, bounds) for i in smaller)}"
@@ -146,7 +169,7 @@ def _why_none(found: Efficiency, bounds: dict[str, tuple[float, float]]) -> str:
         return found.reason or "an arm of the chain was not measured"
     if not found.trusted:
         return found.reason
-    if 0 < found.n_rounds < intervals.BOOTSTRAP_FROM:
+    if 0 < found.n_rounds < intervals.BOOTSTRAP_FROM and len(bounds) < len(found.factors):
         return f"{found.n_rounds} rounds are too few for a bootstrap, which takes {intervals.BOOTSTRAP_FROM}"
     return "" if len(bounds) == len(found.factors) else found.reason
 

@@ -142,15 +142,16 @@ def test_a_launch_of_disturbed_rounds_alone_is_no_replicate(five: Record) -> Non
 
 
 @pytest.mark.parametrize("launches", [5, 8])
-def test_bounds_of_several_factors_hold_for_all_at_once(launches: int) -> None:
+def test_bounds_of_several_factors_hold_for_all_at_once(launches: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intervals, "RESAMPLES", 10)  # of which the bounds over launches make no use
     rng = np.random.default_rng(launches)
     held = []
-    for seed in range(300):
+    for seed in range(2000):
         logs = rng.standard_normal((launches, 6)) * [1, 1, 2, 2, 5, 5] / 100
         logs[:, 1] += logs[:, 0]
         bounds = simultaneous([between_launches(column, seed) for column in logs.T])
         held.append(bool(((bounds[:, 0] <= 1) & (bounds[:, 1] >= 1)).all()))
-    assert 0.92 <= np.mean(held) <= 0.99
+    assert 0.94 <= np.mean(held) <= 0.985
 
 
 def test_products_of_launches_keep_their_kind() -> None:
