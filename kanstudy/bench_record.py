@@ -19,7 +19,7 @@ from kanstudy.strict_json import RecordError, as_list, as_object, build_strictly
 SCHEMA_VERSION = 1
 FLOOR = "floor"
 OPERATORS = {
-    FLOOR: "matrix products alone",
+    FLOOR: "floor: matrix products",
     "fused": "fused",
     "fused_bf16": "fused, bfloat16 products",
     "fused_moved": "fused, moved grid",

@@ -30,6 +30,7 @@ def operator_speed(estimates: pd.DataFrame) -> Figure:
         figure = NotebookFigure(figsize=(WIDTH, 1.1 + _ROW * len(places)), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
         _panel(left, estimates, places, look_of, "floor_ratio", lambda value: value)
+        _say_why(left, estimates, places)
         left.axvline(1, color="0.4", linewidth=0.9, linestyle="--", zorder=1)
         left.set_xlabel("time of a training step ÷ the floor's")
         left.set_yticks(range(len(places)), list(places))
@@ -52,6 +53,17 @@ def _shape(row: pd.Series) -> str:
     return f"{row['layers']}, batch {row['batch_size']:,}"
 
 
+def _say_why(axis: Axes, estimates: pd.DataFrame, places: dict[str, int]) -> None:
+    """In the row of a candidate without any time, what became of it."""
+    for label, rows in estimates.groupby("label", sort=False):
+        if not np.isfinite(rows["floor_ratio"]).any():
+            text = ", ".join(dict.fromkeys("no floor" if s == "ok" else s for s in rows["timing_status"]))
+            at = axis.get_yaxis_transform()  # x in shares of the axis, y as the data's
+            axis.text(
+                0.03, places[str(label)], text, transform=at, va="center", fontsize=6.5, style="italic", color="0.4"
+            )
+
+
 def _panel(
     axis: Axes,
     estimates: pd.DataFrame,
@@ -61,7 +73,7 @@ def _panel(
     scaled: Callable[[float], float],
 ) -> None:
     axis.set_xscale("log")
-    spread = np.linspace(-0.24, 0.24, len(look_of)) if len(look_of) > 1 else np.zeros(1)
+    spread = np.linspace(-0.3, 0.3, len(look_of)) if len(look_of) > 1 else np.zeros(1)
     for place in range(0, len(places), 2):
         axis.axhspan(place - 0.5, place + 0.5, color="0.5", alpha=0.07, linewidth=0, zorder=0)
     for _, row in estimates.iterrows():

@@ -53,7 +53,8 @@ def exact_basis(x: Basis, knots: Basis) -> Basis:
     """All cubic basis functions in float64, (points, functions); x within the grid's range, else zeros."""
     basis = np.zeros((len(x), len(knots) - SPLINE_ORDER - 1))
     inside = (x >= knots[SPLINE_ORDER]) & (x <= knots[-1 - SPLINE_ORDER])
-    basis[inside] = BSpline.design_matrix(x[inside], knots, SPLINE_ORDER).toarray()
+    if inside.any():
+        basis[inside] = BSpline.design_matrix(x[inside], knots, SPLINE_ORDER).toarray()
     return basis
 
 

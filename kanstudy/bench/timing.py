@@ -39,6 +39,7 @@ def time_interleaved(
     order = list(running)
     shuffler = random.Random(seed)
     gc.collect()
+    gc.freeze()  # so that collecting between rounds is quick
     gc.disable()  # a collection within a block would be charged to whoever runs
     try:
         for index in range(rounds):
@@ -50,6 +51,7 @@ def time_interleaved(
             gc.collect()
     finally:
         gc.enable()
+        gc.unfreeze()
     return results
 
 
