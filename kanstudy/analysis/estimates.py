@@ -211,7 +211,7 @@ def _exposed(arms: PairedArms) -> Estimate:
     """Median over rounds of T_ddp - T_noop, ms."""
     if not arms.has("ddp", "ddp_noop"):
         return MISSING
-    return intervals.median(1e3 * (arms.times_s["ddp"] - arms.times_s["ddp_noop"]).to_numpy(), arms.seed)
+    return arms.median(1e3 * (arms.times_s["ddp"] - arms.times_s["ddp_noop"]))
 
 
 def _throughput(arms: PairedArms, batch: int) -> Estimate:

@@ -73,7 +73,7 @@ def exposed_ms(arms: PairedArms) -> Estimate:
     if not arms.has("ddp", "ddp_noop_every_step"):
         return MISSING
     times = arms.times_s
-    return intervals.median(1e3 * (times["ddp"] - times["ddp_noop_every_step"]).to_numpy(), arms.seed)
+    return arms.median(1e3 * (times["ddp"] - times["ddp_noop_every_step"]))
 
 
 def timelines(record: Record, bucket_times_s: np.ndarray) -> list[Timeline]:
@@ -100,11 +100,11 @@ def _predicted(record: Record, total: Blocking) -> dict[str, float]:
 
 
 def _of_both(function: Callable[..., np.ndarray], one: Estimate, other: Estimate) -> Estimate:
-    """A function, monotone in each, of two independent estimates: from their draws, or else from the corners of their
+    """A function, monotone in each, of two independent estimates: from their draws, if of one kind, or else from the corners of their
     intervals (Bonferroni)."""
     value, n = float(function(one.value, other.value)), min(one.n, other.n)
-    if one.draws is not None and other.draws is not None:
-        return intervals.of_draws(value, function(one.draws, other.draws), n)
+    if one.draws is not None and other.draws is not None and one.method == other.method:
+        return intervals.of_draws(value, function(one.draws, other.draws), n, one.method)
     if not (one.has_interval and other.has_interval):
         return intervals.no_interval(value, n)
     corners = [float(function(a, b)) for a in (one.low, one.high) for b in (other.low, other.high)]
