@@ -22,7 +22,8 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis import intervals, results
-from kanstudy.analysis.attribution import FACTORS, efficiency, factor_name
+from kanstudy.analysis.attribution import FACTORS, baseline, factor_name, links
+from kanstudy.analysis.blocks import CHAIN
 from kanstudy.analysis.intervals import Estimate
 from kanstudy.analysis.on_paper import on_paper
 from kanstudy.analysis.paired import PairedArms
@@ -222,8 +223,10 @@ def _expected(plain: Record, injection: Injection, step_s: float) -> _Effects:
 
 def _effects(record: Record, step_s: float) -> _Effects:
     """All effects of a record, whose waits are in steps of `step_s`; without draws where one has none."""
-    factors = efficiency(record).factors
-    found = [factors[name].mapped(np.log) for name in FACTORS] + [_wait(record, step_s)]
+    arms = PairedArms(record)
+    scale = baseline(record, arms)[1]
+    factors = [arms.ratio(*pair, scale=scale if name == "batch" else 1.0) for name, pair in links(record).items()]
+    found = [factor.mapped(np.log) for factor in factors] + [_wait(record, step_s)]
     draws = [item.draws for item in found if item.draws is not None]
     return _Effects(np.array([item.value for item in found]), np.array(draws) if len(draws) == len(found) else None)
 
@@ -253,8 +256,8 @@ def _sorted_out(records: Sequence[Record]) -> tuple[list[Record], list[tuple[Rec
     usable, unused = [], []
     plain = [record for record in records if not record.injection]
     for record in records:
-        if not efficiency(record).factors:
-            unused.append((record, efficiency(record).reason or "an arm of the chain was not measured"))
+        if not PairedArms(record).has(*CHAIN):
+            unused.append((record, results.fault_text(record) or "an arm of the chain was not measured"))
         elif record.injection and record.injection_step_s is None:
             unused.append((record, "it does not say how long a dose takes"))
         elif not record.injection and record is not plain[0]:
