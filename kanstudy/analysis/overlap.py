@@ -24,6 +24,7 @@ from kanstudy.record import Record
 
 _ESTIMATED = ("blocking_ms", "exposed_ms", "hidden_ms", "hidden_share")
 _PREDICTED = ("predicted_exposed_ms", "predicted_hidden_share")
+_COUNTED = "counted_exposed_ms"
 OVERLAP = {
     "series": TEXT["series"],
     "world_size": Column("ranks"),
@@ -35,6 +36,7 @@ OVERLAP = {
     "hidden_share": Column("hidden (%)", 100, 0),
     "predicted_exposed_ms": Column("exposed, predicted (ms)", digits=3),
     "predicted_hidden_share": Column("hidden, predicted (%)", 100, 0),
+    "counted_exposed_ms": Column("exposed, DDP's counters (ms)", digits=3),
     "n_rounds": Column("rounds"),
     "reason": Column("note"),
     "point_id": TEXT["point_id"],
@@ -47,7 +49,8 @@ def overlap(records: Sequence[Record]) -> pd.DataFrame:
     movement that a step waits for, without synchronisation (median over rounds of T_ddp less the slowest rank at every
     step without communication); hidden_ms and hidden_share, the difference, over blocking_ms.
 
-    predicted_exposed_ms and predicted_hidden_share are the timeline's. What is negative or above the total is shown,
+    predicted_exposed_ms and predicted_hidden_share are the timeline's, counted_exposed_ms is DDP's own count in the
+    instrumented steps, where torch has it. What is negative or above the total is shown,
     and `reason` says so.
     """
     lines = []
@@ -61,10 +64,11 @@ def overlap(records: Sequence[Record]) -> pd.DataFrame:
         row = head | {"buckets": len(total.times_s) or np.nan, "allreduce_point_id": total.point_id}
         row |= columns("blocking_ms", whole) | columns("exposed_ms", exposed)
         row |= columns("hidden_ms", hidden) | columns("hidden_share", share) | _predicted(record, total)
+        row[_COUNTED] = counted_exposed_ms(record)
         unmeasured = "" if np.isfinite(exposed.value) or not arms.n else "no step without communication was measured"
         note = joined(quality(record, arms), unmeasured, total.reason, *_flags(record, hidden, exposed))
         lines.append(row | rows.tail(record, arms, note))
-    return rows.frame(lines, ("buckets", "allreduce_point_id"), _ESTIMATED, middle=_PREDICTED)
+    return rows.frame(lines, ("buckets", "allreduce_point_id"), _ESTIMATED, middle=(*_PREDICTED, _COUNTED))
 
 
 def exposed_ms(arms: PairedArms) -> Estimate:
@@ -74,6 +78,16 @@ def exposed_ms(arms: PairedArms) -> Estimate:
         return MISSING
     times = arms.times_s
     return arms.median(1e3 * (times["ddp"] - times["ddp_noop_every_step"]))
+
+
+def counted_exposed_ms(record: Record) -> float:
+    """DDP's count of communication after the last gradient, ms: median over steps of the rank that waits least, since
+    the others wait for that one, too. NaN where this torch does not count."""
+    counters = record.provenance.get("ddp_counters")
+    if not counters:
+        return np.nan
+    exposed = np.array(counters["communication_s"]) - np.array(counters["overlap_s"])  # (ranks, steps)
+    return float(1e3 * np.median(exposed.min(axis=0)))
 
 
 def timelines(record: Record, bucket_times_s: np.ndarray) -> list[Timeline]:
@@ -100,8 +114,8 @@ def _predicted(record: Record, total: Blocking) -> dict[str, float]:
 
 
 def _of_both(function: Callable[..., np.ndarray], one: Estimate, other: Estimate) -> Estimate:
-    """A function, monotone in each, of two independent estimates: from their draws, if of one kind, or else from the corners of their
-    intervals (Bonferroni)."""
+    """A function, monotone in each, of two independent estimates: from their draws, if of one kind, or else from the corners
+    of their intervals (Bonferroni)."""
     value, n = float(function(one.value, other.value)), min(one.n, other.n)
     if one.draws is not None and other.draws is not None and one.method == other.method:
         return intervals.of_draws(value, function(one.draws, other.draws), n, one.method)
