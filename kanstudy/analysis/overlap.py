@@ -50,8 +50,7 @@ def overlap(records: Sequence[Record]) -> pd.DataFrame:
     step without communication); hidden_ms and hidden_share, the difference, over blocking_ms.
 
     predicted_exposed_ms and predicted_hidden_share are the timeline's, counted_exposed_ms is DDP's own count in the
-    instrumented steps, where torch has it. What is negative or above the total is shown,
-    and `reason` says so.
+    instrumented steps, where torch has it. What is negative or above the total is shown, and `reason` says so.
     """
     lines = []
     for record, head in rows.heads(records):
@@ -114,8 +113,8 @@ def _predicted(record: Record, total: Blocking) -> dict[str, float]:
 
 
 def _of_both(function: Callable[..., np.ndarray], one: Estimate, other: Estimate) -> Estimate:
-    """A function, monotone in each, of two independent estimates: from their draws, if of one kind, or else from the corners
-    of their intervals (Bonferroni)."""
+    """A function, monotone in each, of two independent estimates: from their draws, if of one kind, or else from the
+    corners of their intervals (Bonferroni)."""
     value, n = float(function(one.value, other.value)), min(one.n, other.n)
     if one.draws is not None and other.draws is not None and one.method == other.method:
         return intervals.of_draws(value, function(one.draws, other.draws), n, one.method)

@@ -18,6 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from kanstudy.spec import PointSpec
 from kanstudy.worker.arms import Replica
 from kanstudy.worker.dataset import Dataset, global_index, local_index
+from kanstudy.worker.ddp_counters import count_every_step, counted
 from kanstudy.worker.injection import Injector
 from kanstudy.worker.ranks import synchronise
 from kanstudy.worker.timing import Batch
@@ -25,7 +26,10 @@ from kanstudy.worker.timing import Batch
 
 @dataclass
 class Phases:
-    """Seconds of each instrumented step on this rank; `bucket_ready_s[step][bucket]` from the start of backward."""
+    """Seconds of each instrumented step on this rank; `bucket_ready_s[step][bucket]` from the start of backward.
+
+    `ddp_counters` are DDP's own of the arm `ddp`, see `kanstudy.worker.ddp_counters`.
+    """
 
     forward_s: list[float] = field(default_factory=list)
     backward_s: list[float] = field(default_factory=list)
@@ -33,6 +37,7 @@ class Phases:
     data_wait_s: list[float] = field(default_factory=list)
     bucket_ready_s: list[list[float]] = field(default_factory=list)
     bucket_bytes: list[int] = field(default_factory=list)
+    ddp_counters: list[dict[str, float]] = field(default_factory=list)
 
 
 def measure_phases(
@@ -52,6 +57,8 @@ def measure_phases(
     """
     watch = _BucketWatch(device)
     replica = Replica(point, arm, device, group, watch.hook if arm == "ddp_noop" else None)
+    if arm == "ddp":
+        count_every_step(replica.module)
     phases = Phases()
     dtype = getattr(torch, point.dtype)
     warmup = max(point.warmup_steps, point.phase_steps)
@@ -80,31 +87,51 @@ def measure_phases(
         phases.forward_s.append(forward - fetched)
         phases.backward_s.append(backward - forward)
         phases.optimizer_s.append(end - backward)
-        if watch.ready_s:
-            phases.bucket_ready_s.append([watch.ready_s[bucket] for bucket in sorted(watch.ready_s)])
+        if watch.bytes:
+            phases.bucket_ready_s.append(watch.ready_s())
             phases.bucket_bytes = [watch.bytes[bucket] for bucket in sorted(watch.bytes)]
+        if arm == "ddp" and (counters := counted(replica.module)) is not None:
+            phases.ddp_counters.append(counters)
     return phases
 
 
 class _BucketWatch:
-    """When each gradient bucket of one backward pass was complete."""
+    """When each gradient bucket of one backward pass was complete: on CUDA by events on the stream that the all-reduce
+    would wait for, so that nothing is held up."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.start()
 
     def start(self) -> None:
-        self.ready_s: dict[int, float] = {}
         self.bytes: dict[int, int] = {}
-        self._start = time.perf_counter()
+        self._marks: dict[int, float | torch.cuda.Event] = {}
+        self._start = _mark(self.device)
 
     def hook(self, _state, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations kept as strings
         """A communication hook that notes when the bucket came and does nothing else."""
-        synchronise(self.device)
         buffer = bucket.buffer()
-        self.ready_s[bucket.index()] = time.perf_counter() - self._start
+        self._marks[bucket.index()] = _mark(self.device)
         self.bytes[bucket.index()] = buffer.numel() * buffer.element_size()
         return noop_hook(None, bucket)
+
+    def ready_s(self) -> list[float]:
+        """Seconds from the start, by bucket; on CUDA once the device has got there."""
+        return [_seconds(self._start, self._marks[bucket]) for bucket in sorted(self._marks)]
+
+
+def _mark(device: torch.device) -> float | torch.cuda.Event:
+    if device.type != "cuda":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record(torch.cuda.current_stream(device))
+    return event
+
+
+def _seconds(start: float | torch.cuda.Event, end: float | torch.cuda.Event) -> float:
+    if isinstance(start, float) and isinstance(end, float):
+        return end - start
+    return 1e-3 * start.elapsed_time(end)  # type: ignore[union-attr, arg-type]  # both are of one kind
 
 
 def measure_peak_memory(

@@ -125,3 +125,7 @@ def _instrument_arm(ranks: Ranks, state: PointState, arm: str) -> None:
     if seen[0].bucket_bytes:
         kept.bucket_ready_s = [phase.bucket_ready_s for phase in seen]
         kept.bucket_bytes = seen[0].bucket_bytes
+    if all(phase.ddp_counters for phase in seen):  # by name, [rank][step], for a cross-check alone
+        names = seen[0].ddp_counters[0]
+        counters = {name: [[step[name] for step in phase.ddp_counters] for phase in seen] for name in names}
+        state.record.provenance = state.record.provenance | {"ddp_counters": counters}

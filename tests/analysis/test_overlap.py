@@ -154,6 +154,15 @@ def test_the_timeline_waits_for_the_slowest_rank() -> None:
     assert overlap.timelines(make_record(world_size=2), np.array([3.0])) == []
 
 
+def test_ddp_s_own_count_is_that_of_the_rank_that_waits_least() -> None:
+    counters = {"communication_s": [[5e-3, 6e-3, 9e-3], [4e-3, 7e-3, 9e-3]], "overlap_s": [[1e-3] * 3, [2e-3] * 3]}
+    counted = record_of(0.9, 1e-2, fields={"provenance": {"ddp_counters": counters}})
+    (row,) = overlap.overlap([counted]).to_dict("records")
+    assert row["counted_exposed_ms"] == pytest.approx(5)  # of 2, 5 and 7
+    (without,) = overlap.overlap([record_of(0.9, 1e-2)]).to_dict("records")
+    assert np.isnan(without["counted_exposed_ms"])
+
+
 def test_gloo_and_synchronised_buffers_are_said() -> None:
     (row,) = overlap.overlap([record_of(0.9, 1e-2, sync_buffers=True)]).to_dict("records")
     assert "the cores that train also copy and sum" in row["reason"]

@@ -14,6 +14,7 @@ from tiny import tiny_point
 
 from kanstudy.record import Record, read_record, record_path, write_record
 from kanstudy.spec import ARMS, PointSpec
+from kanstudy.worker.ddp_counters import KEYS
 
 Torchrun = Callable[..., subprocess.CompletedProcess[str]]
 WORKER = ("-m", "kanstudy.worker")
@@ -56,6 +57,15 @@ def test_a_launch_measures_every_world_size_and_a_second_one_goes_on(
         assert min(measured.peak_memory_bytes) > 4 * record.gradient_bytes + batch_bytes
     assert sum(record.arms["ddp_noop"].bucket_bytes) == record.gradient_bytes
     assert len(record.arms["ddp_noop"].bucket_ready_s[0]) == 2
+    silent = record.arms["ddp_noop"]
+    for step, backward_s in zip(silent.bucket_ready_s[0], silent.backward_s[0], strict=True):
+        assert 0 < step[-1] <= backward_s
+    counters = record.provenance["ddp_counters"]
+    assert set(counters) == set(KEYS)
+    for communication, overlap in zip(*(np.array(counters[name]) for name in KEYS), strict=True):
+        assert communication.shape == (2,)
+        assert (communication > 0).all()
+        assert (overlap <= communication).all()
     assert [item.message_bytes for item in record.allreduce] == [64, 4096]
     assert record.device_name
     assert record.nodes == 1
