@@ -18,6 +18,7 @@ from kanstudy.study.batch import FAILED, FAULTY_POINTS, OK
 if TYPE_CHECKING:
     from kanstudy.bench_record import BenchRecord
 
+INTERRUPTED = 130
 EXIT_CODES = """\b
 Exit codes:
   0    everything is measured; peers that are not installed, and steps too slow to repeat, are rows that say so
@@ -103,6 +104,9 @@ def operator(
         record = benches.run(plan, results, click.echo)
     except (ValueError, FolderError) as error:
         raise BadInput(str(error)) from error
+    except KeyboardInterrupt:
+        click.echo("\nInterrupted. What was measured is kept in the record; the same command begins anew.", err=True)
+        sys.exit(INTERRUPTED)
     _show(record, figures)
 
 
