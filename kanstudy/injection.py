@@ -41,7 +41,7 @@ DATA_PATH = "input_stall"
 """The cause that is spent before the batch is there."""
 HIGHEST_DOSE = 10.0
 
-_QUANTILES = 16
+_QUANTILES = 8
 _EXPONENTIAL = [-math.log(1 - (place + 0.5) / _QUANTILES) for place in range(_QUANTILES)]
 DECK = tuple(value * _QUANTILES / sum(_EXPONENTIAL) for value in _EXPONENTIAL)
 """Amounts of jitter, from an exponential distribution of mean 1. A rank deals them in a shuffled order and begins anew:

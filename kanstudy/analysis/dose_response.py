@@ -14,9 +14,11 @@ A stall of the input has no factor. It must show in the data wait, minus its cha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,6 +29,8 @@ from kanstudy.analysis.blocks import CHAIN
 from kanstudy.analysis.intervals import Estimate
 from kanstudy.analysis.on_paper import on_paper
 from kanstudy.analysis.paired import PairedArms
+from kanstudy.analysis.series import SERIES_KEYS, series_keys
+from kanstudy.analysis.tables import Column
 from kanstudy.analysis.verdict import simultaneous
 from kanstudy.injection import OWN_FACTOR, Injection, parse
 from kanstudy.record import Record
@@ -35,6 +39,17 @@ EXPERIMENT = "dose_response"
 DATA_WAIT = "data_wait"
 EFFECTS = (*FACTORS, DATA_WAIT)
 """Where a cause may show: the factors in their order, and the wait for data beside them."""
+VERDICTS = {
+    "cause": Column("put in"),
+    "effect": Column("must land in"),
+    "doses": Column("doses (steps)"),
+    "slope": Column("recovered / injected", digits=2),
+    "others_within": Column("elsewhere within", digits=2),
+    "verdict": Column("verdict"),
+    "n_rounds": Column("rounds"),
+    "point_id": Column("points"),
+}
+"""The table of verdicts, for reading."""
 _RESPONSES = ["cause", "dose", "effect", "own", "injected", "recovered", "recovered_low", "recovered_high", "n_rounds"]
 _RESPONSES += ["n_disturbed", "source", "point_id"]
 _CONFUSION = ["cause", "effect", "own", "response", "expected", "low", "high", "told"]
@@ -67,7 +82,7 @@ class _Effects:
 
 
 def load(folder: Path | str) -> list[Record]:
-    """The records of the experiment below a folder, none where it does not exist; `ResultsError` for duplicates."""
+    """The records of the experiment below a folder, none where it does not exist."""
     return results.load(folder, EXPERIMENT).records if Path(folder).is_dir() else []
 
 
@@ -171,23 +186,18 @@ def _confusion(causes: Sequence[_Cause]) -> pd.DataFrame:
 
 
 def _verdict(cause: _Cause, rows: pd.DataFrame) -> dict[str, object]:
-    own, others = rows[rows["own"]].iloc[0], rows[~rows["own"]]
-    slope, apart = cause.slope(), others["response"] - others["expected"]
-    largest = others.loc[apart.abs().idxmax()]
-    reach = np.maximum((others["low"] - others["expected"]).abs(), (others["high"] - others["expected"]).abs())
-    within = float(reach.max(skipna=False))
-    where = "the data wait" if OWN_FACTOR[cause.name] is None else factor_name(str(own["effect"]))
-    leaks = [
-        f"{factor_name(row.effect)} ({row.response - row.expected:+.2f} of it)"
-        for row in others[others["told"]].itertuples()
-    ]
+    table: list[dict[str, Any]] = [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
+    (own,), others = [row for row in table if row["own"]], [row for row in table if not row["own"]]
+    largest = max(others, key=lambda row: abs(_apart(row)))
+    within = max(abs(row[end] - row["expected"]) for row in others for end in ("low", "high"))
+    slope = cause.slope()
+    where = "the data wait" if OWN_FACTOR[cause.name] is None else factor_name(own["effect"])
+    leaks = [f"{factor_name(row['effect'])} ({_apart(row):+.2f} of it)" for row in others if row["told"]]
+    lands = False
     if np.isnan(within):
-        lands, text = (
-            False,
-            f"cannot be told: fewer than {intervals.BOOTSTRAP_FROM} undisturbed rounds, too few for bounds",
-        )
+        text = f"cannot be told: fewer than {intervals.BOOTSTRAP_FROM} undisturbed rounds, too few for bounds"
     elif own["low"] <= 0:
-        lands, text = False, f"not found in {where}: the bounds of the response hold 0"
+        text = f"not found in {where}: the bounds of the response hold 0"
     else:
         lands = not own["told"] and not leaks
         much = f", but {own['response']:.2f} of it" if own["told"] else ""
@@ -200,15 +210,19 @@ def _verdict(cause: _Cause, rows: pd.DataFrame) -> dict[str, object]:
         "slope": slope.value,
         "slope_low": slope.low,
         "slope_high": slope.high,
-        "other": float(largest["response"] - largest["expected"]),
+        "other": _apart(largest),
         "other_effect": largest["effect"],
         "others_within": within,
-        "lands": bool(lands),
+        "lands": lands,
         "verdict": text,
         "n_rounds": min(map(_rounds, cause.records)),
         "source": ", ".join(sorted({record.source for record in cause.records})),
         "point_id": " ".join(record.point_id for record in cause.records),
     }
+
+
+def _apart(row: dict[str, Any]) -> float:
+    return float(row["response"] - row["expected"])
 
 
 def _expected(plain: Record, injection: Injection, step_s: float) -> _Effects:
@@ -252,16 +266,18 @@ def _rounds(record: Record) -> int:
 
 
 def _sorted_out(records: Sequence[Record]) -> tuple[list[Record], list[tuple[Record, str]]]:
-    """Records that have the whole chain, and the others with the reason."""
+    """Records of one size and machine that have the whole chain, and the others with the reason."""
     usable, unused = [], []
-    plain = [record for record in records if not record.injection]
-    for record in records:
-        if not PairedArms(record).has(*CHAIN):
+    places = [place for place, name in enumerate(SERIES_KEYS) if name not in ("injection", "source")]
+    keys = [tuple(key[place] for place in places) for key in series_keys(records)]
+    ((commonest, _),) = Counter(keys).most_common(1) or [((), 0)]
+    for record, key in zip(records, keys, strict=True):
+        if key != commonest:
+            unused.append((record, "of another size or machine than most records here"))
+        elif not PairedArms(record).has(*CHAIN):
             unused.append((record, results.fault_text(record) or "an arm of the chain was not measured"))
         elif record.injection and record.injection_step_s is None:
             unused.append((record, "it does not say how long a dose takes"))
-        elif not record.injection and record is not plain[0]:
-            unused.append((record, f"a second record without an injection, beside {plain[0].point_id}"))
         else:
             usable.append(record)
     return usable, unused

@@ -45,8 +45,8 @@ def on_paper(plain: Record, injection: Injection, step_s: float) -> Record:
                 waits[item.launch, item.index] -= metrics.slowest_at_every_step(before.tolist())
     for item in record.arms["ddp"].rounds:
         own = unit * (injection.share("ddp", 0, p) - injection.share("ddp_noop", 0, p))
-        added = waits[item.launch, item.index] + own
-        item.rank_step_times_s = (np.array(item.rank_step_times_s, dtype=float) + added).tolist()
+        longer = waits[item.launch, item.index] + own
+        item.rank_step_times_s = (np.array(item.rank_step_times_s, dtype=float) + longer).tolist()
     return record
 
 

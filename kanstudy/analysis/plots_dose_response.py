@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from kanstudy.analysis import results
 from kanstudy.analysis.dose_response import EFFECTS, DoseResponse
@@ -34,7 +35,8 @@ _COLUMNS = 4
 def dose_response(found: DoseResponse) -> Figure:
     """A panel a cause, recovered against injected change of ln f in the factor it must land in (a stall of the input:
     of the data wait, in steps), in percent, identity dashed; below, the response of every factor to every cause, framed
-    where it must be 1, bold where it is not the one expected."""
+    where it must be 1, elsewhere less what is expected on paper, so that it must be 0; bold where the bounds say that
+    it is not."""
     causes = list(dict.fromkeys(found.responses["cause"]))
     if not causes:
         return message(NOTHING)
@@ -42,7 +44,9 @@ def dose_response(found: DoseResponse) -> Figure:
     with matplotlib.rc_context(STYLE):
         height = 1.55 * lines + 0.27 * len(causes) + 1.1
         figure = NotebookFigure(figsize=(WIDTH, height), layout="constrained")
-        upper, lower = figure.subfigures(2, 1, height_ratios=(1.55 * lines + 0.3, 0.27 * len(causes) + 0.8))
+        upper, lower = figure.subfigures(
+            2, 1, squeeze=False, height_ratios=(1.55 * lines + 0.3, 0.27 * len(causes) + 0.8)
+        ).flat
         axes = upper.subplots(lines, _COLUMNS, squeeze=False)
         for axis in axes.flat[len(causes) :]:
             axis.set_visible(False)
@@ -62,9 +66,10 @@ def caption(found: DoseResponse, records: Sequence[Record]) -> str:
     return (
         f"{landed} of {len(found.verdicts)} causes land in their own factor and in no other, by bounds that hold for "
         "all at once. Above: every dose, its 95 % interval; dashed: recovered is injected. Below: the response of a "
-        "factor to a cause, per unit of what is injected into the cause's own factor (framed); bold and starred where "
-        "the bounds leave out what is expected. Plain records are measured, those with an injection emulated: none of "
-        "this says how fast anything is. " + results.caption(records)
+        "factor to a cause, per unit of what is injected into the cause's own factor (framed); elsewhere less what is "
+        "expected since a longer step makes other losses a smaller share; starred where the bounds leave out what must "
+        "be. Records with an injection are emulated: none of this says how fast anything is. "
+        + results.caption(records)
     )
 
 
@@ -82,7 +87,8 @@ def _panel(axis: Axes, rows: pd.DataFrame) -> None:
 
 
 def _matrix(axis: Axes, confusion: pd.DataFrame, causes: Sequence[str]) -> None:
-    table = confusion.pivot(index="cause", columns="effect", values="response").loc[list(causes), list(EFFECTS)]
+    shown = confusion.assign(shown=confusion["response"] - confusion["expected"].where(~confusion["own"], 0.0))
+    table = shown.pivot(index="cause", columns="effect", values="shown").loc[list(causes), list(EFFECTS)]
     axis.imshow(table.to_numpy(float), cmap="RdBu", vmin=-1.3, vmax=1.3, aspect="auto")
     axis.grid(False)
     axis.set_xticks(range(len(EFFECTS)), [_HEADINGS.get(name, name) for name in EFFECTS])
@@ -90,22 +96,14 @@ def _matrix(axis: Axes, confusion: pd.DataFrame, causes: Sequence[str]) -> None:
     axis.set_yticks(range(len(causes)), [_words(cause) for cause in causes])
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
-    for row in confusion.itertuples():
-        x, y = EFFECTS.index(row.effect), causes.index(row.cause)
-        axis.text(
-            x,
-            y,
-            f"{row.response:.2f}{'*' if row.told else ''}".replace("-", "−"),
-            ha="center",
-            va="center",
-            fontsize=7,
-            fontweight="bold" if row.told else "normal",
-            color="white" if abs(row.response) > 0.8 else "0.15",
-        )
-        if row.own:
-            frame = matplotlib.patches.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, fill=False, edgecolor="0.1")
-            axis.add_patch(frame)
+    for cause, effect, value, told, own in shown[["cause", "effect", "shown", "told", "own"]].to_numpy():
+        x, y = EFFECTS.index(effect), causes.index(cause)
+        text = f"{round(value, 2) + 0:.2f}".replace("-", "−") + "*" * told
+        colour, weight = "white" if abs(value) > 0.8 else "0.15", "bold" if told else "normal"
+        axis.text(x, y, text, ha="center", va="center", fontsize=7, fontweight=weight, color=colour)
+        if own:
+            axis.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, fill=False, edgecolor="0.1"))
 
 
 def _words(name: object) -> str:
-    return str(name).replace("_", " ").replace("\n", " ")
+    return str(name).replace("_", " ").replace("\n", " ").replace("ddp", "DDP")

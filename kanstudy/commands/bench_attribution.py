@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from kanstudy.commands.errors import BadInput
 from kanstudy.injection import OWN_FACTOR
 from kanstudy.study.batch import FAILED
 
-FOLDER = Path("bench") / "attribution"
-"""Where the records lie, below a results folder."""
 EXIT_CODES = """\b
 Exit codes:
   0    every planned point is measured
@@ -37,8 +33,8 @@ def attribution(
     """Put known causes of lost efficiency into real runs on two ranks, and see whether the attribution finds them.
 
     One launch measures every cause at several doses, and the same step with nothing put in, in shuffled rounds; each
-    must land in its own factor and in no other. Takes about ten minutes on two cores (--quick: three), and the machine
-    should do nothing else meanwhile. What is measured already is not measured again.
+    must land in its own factor and in no other. Takes about a quarter of an hour on two cores (--quick: four minutes),
+    and the machine should do nothing else meanwhile. What is measured already is not measured again.
 
     \b
     Examples:
@@ -56,13 +52,13 @@ def attribution(
     results, figures = folders(profile, results_dir)
     failed = ""
     try:
-        launch.run(dose_response.plan(causes, rounds or 0, quick), results / FOLDER)
+        launch.run(dose_response.plan(causes, rounds or 0, quick), results / dose_response.FOLDER)
     except (ProfileError, launch.FolderError) as error:
         raise BadInput(str(error)) from error
     except launch.LaunchError as error:
         failed = str(error)
     try:
-        records = doses.load(results / FOLDER)
+        records = doses.load(results / dose_response.FOLDER)
         found = doses.dose_response(records)
         save_figure(plots.dose_response(found), figures, plots.NAME, plots.caption(found, records))
     except (ResultsError, OSError) as error:

@@ -139,6 +139,15 @@ def test_on_paper_needs_the_whole_chain() -> None:
         on_paper(plain, Injection("jitter", 0.1), 1e-3)
 
 
+def test_records_of_another_size_are_not_compared() -> None:
+    records, others = simulated(["slow_link"]), simulated(["slow_link"], rounds=2)
+    for record in others[:2]:
+        record.block_s = 0.1
+    found = dose_response([*others[:2], *records])
+    assert list(found.unused["reason"]) == ["of another size or machine than most records here"] * 2
+    assert found.verdicts["n_rounds"].tolist() == [16]
+
+
 def test_the_figure_and_its_caption(found: DoseResponse, tmp_path: Path) -> None:
     figure = plots_dose_response.dose_response(found)
     titles = [axis.get_title() for sub in figure.subfigs for axis in sub.axes]
