@@ -239,3 +239,4 @@ def test_the_columns_for_reading_are_those_of_the_parameters() -> None:
     names = {item.name for model in (AMDAHL, GUSTAFSON, USL) for item in model.parameters}
     assert names == set(fits.SCALING)
     assert {item.name for item in ALPHA_BETA.parameters} == set(fits.LINK)
+    assert all("point_ids" in columns for columns in (fits.SCALING_FITS, fits.ALLREDUCE_FITS))
