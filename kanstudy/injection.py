@@ -45,7 +45,7 @@ _QUANTILES = 8
 _EXPONENTIAL = [-math.log(1 - (place + 0.5) / _QUANTILES) for place in range(_QUANTILES)]
 DECK = tuple(value * _QUANTILES / sum(_EXPONENTIAL) for value in _EXPONENTIAL)
 """Amounts of jitter, from an exponential distribution of mean 1. A rank deals them in a shuffled order and begins anew:
-single steps are random, but no block gets more of it than another."""
+single steps are random, but no block of whole decks gets more of it than another."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,11 @@ class Injection:
             DATA_PATH: 0,
         }
         return float(shares[self.cause])
+
+
+def whole_periods(steps: int, injection: str) -> int:
+    """So many steps, or the few more that it takes until what is injected repeats itself."""
+    return -(-steps // len(DECK)) * len(DECK) if injection.startswith("jitter:") else steps
 
 
 def parse(text: str) -> Injection:

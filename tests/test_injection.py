@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kanstudy.injection import DECK, OWN_FACTOR, Injection, parse
+from kanstudy.injection import DECK, OWN_FACTOR, Injection, parse, whole_periods
 from kanstudy.spec import ARMS, PointSpec, RunSpec, SpecError, data_key, point_from_dict
 
 
@@ -101,3 +101,11 @@ def test_the_deck_has_a_mean_of_one_and_is_far_from_even() -> None:
     assert min(DECK) >= 0
     spread = math.sqrt(sum((value - 1) ** 2 for value in DECK) / len(DECK))
     assert spread > 0.8  # of an exponential distribution it is 1
+
+
+@pytest.mark.parametrize("steps", range(1, 40))
+def test_blocks_of_jitter_are_whole_decks(steps: int) -> None:
+    whole = whole_periods(steps, "jitter:0.1")
+    assert whole % len(DECK) == 0
+    assert steps <= whole < steps + len(DECK)
+    assert whole_periods(steps, "slow_link:0.1") == whole_periods(steps, "") == steps

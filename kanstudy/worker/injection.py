@@ -44,7 +44,8 @@ class Injector:
         return mean * self._deck.pop()
 
     def after(self, step: Step, arm: str) -> Step:
-        """The step, followed by what is not spent in a hook."""
+        """The step of a new block, followed by what is not spent in a hook."""
+        self._deck.clear()
         if self.cause in IN_HOOK or self.cause == DATA_PATH:
             return step
 

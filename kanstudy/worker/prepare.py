@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from statistics import fmean, median
 
+from kanstudy.injection import whole_periods
 from kanstudy.model import build_model, count_parameters, flops_per_sample
 from kanstudy.record import AllReduce, Fault
 from kanstudy.worker.arms import gradient_bytes, turns, uses_ddp
@@ -27,7 +28,8 @@ def pilot(ranks: Ranks, state: PointState, arm: str) -> None:
     blocks = run_blocks(ranks, state, arm, active[0], (point.warmup_steps, _PILOT_STEPS), None)
     step_s = max(median(block.step_times_s) for block in blocks.values())  # one stall must not shorten all blocks
     warmup = max(point.warmup_steps, math.ceil(point.warmup_s / step_s))
-    state.steps[arm] = warmup, max(_PILOT_STEPS, math.ceil(point.block_s / step_s))
+    steps = max(_PILOT_STEPS, math.ceil(point.block_s / step_s))
+    state.steps[arm] = whole_periods(warmup, point.injection), whole_periods(steps, point.injection)
     state.round_s += len(active) * sum(state.steps[arm]) * step_s
 
 
