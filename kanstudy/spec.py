@@ -209,10 +209,11 @@ class PointSpec:
 class RunSpec:
     """One launch: what all ranks of one torchrun (or one allocation) measure; the worker's PLAN file.
 
-    `rounds[point_id]` complete rounds of each point are wanted of launch number `launch` (from 0, of `launches`).
-    `data_files[data_key(point)]` is the `.npz` that holds the point's data. Ranks run `threads_per_rank` threads each
-    and, if `pin`, stay on cores of their own. A collective that takes longer than `collective_timeout_s` ends the
-    launch. No new round begins that would not end before `deadline_unix_s`.
+    `rounds[point_id]` complete rounds of each point are wanted of launch number `launch` (from 0, of `launches`), at
+    most so many of points in `target_width` (`kanstudy.stopping`). `data_files[data_key(point)]` is the `.npz` that
+    holds the point's data. Ranks run `threads_per_rank` threads each and, if `pin`, stay on cores of their own. A
+    collective that takes longer than `collective_timeout_s` ends the launch. No new round begins that would not end
+    before `deadline_unix_s`.
     """
 
     profile: str
@@ -232,6 +233,7 @@ class RunSpec:
     collective_timeout_s: float = 300.0
     deadline_unix_s: float | None = None
     seed: int = 0
+    target_width: dict[str, float] = dataclasses.field(default_factory=dict)
     provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -244,6 +246,9 @@ class RunSpec:
         _require(set(self.rounds) == set(ids), "rounds", sorted(self.rounds), "given for every point and no other")
         for point_id, rounds in self.rounds.items():
             _require(_is_whole(rounds, 1), f"rounds[{point_id}]", rounds, "a whole number >= 1")
+        for point_id, width in self.target_width.items():
+            allowed = point_id in ids and _is_number(width, 0) and width > 0
+            _require(allowed, f"target_width[{point_id}]", width, "a width > 0, of a point of the launch")
         for name in ("launches", "threads_per_rank"):
             _require(_is_whole(getattr(self, name), 1), name, getattr(self, name), "a whole number >= 1")
         _require(_is_whole(self.launch, 0), "launch", self.launch, "a whole number >= 0")

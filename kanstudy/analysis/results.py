@@ -20,6 +20,7 @@ from kanstudy.analysis.blocks import blocks
 from kanstudy.analysis.launches import scope_of
 from kanstudy.analysis.series import plain, series_keys, series_labels
 from kanstudy.record import Record, RecordError, read_record
+from kanstudy.stopping import decisions
 
 RESERVED = ("plans", "data", "logs", "notebooks", "aside", "figures", "bench")
 """Folders of a results folder that hold no records."""
@@ -113,13 +114,17 @@ def planned_versus_done(results_dir: Path | str) -> pd.DataFrame:
     for path in sorted(folder.glob("plans/*.json")):
         try:
             plan = json.loads(path.read_text(encoding="utf-8"))
-            asked = [(plan["experiment"], name, point, plan["rounds"][name]) for name, point in plan["points"].items()]
+            widths = plan.get("target_width", {})  # plans from before there were adaptive rounds have none
+            asked = [
+                (plan["experiment"], name, point, plan["rounds"][name], widths.get(name))
+                for name, point in plan["points"].items()
+            ]
             planned_launches = int(plan["launches"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             reason = f"not a plan: {error!r}"
             rows.append(_row(path.stem, f"plans/{path.name}", None, "unreadable", 0, None, reason))
             continue
-        for experiment, name, point, per_launch in asked:
+        for experiment, name, point, per_launch, width in asked:
             key, size = (experiment, name), point.get("world_size")
             record, total = records.pop(key, None), int(per_launch) * planned_launches
             if record is None:
@@ -127,8 +132,9 @@ def planned_versus_done(results_dir: Path | str) -> pd.DataFrame:
                 rows.append(_row(experiment, name, size, status, 0, total, bad.pop(key, "")))
                 continue
             done = sum(record.rounds_of_launch(index) for index in range(planned_launches))
-            status = record.state(int(per_launch), planned_launches)
-            rows.append(_row(experiment, name, size, status, done, total, fault_text(record)))
+            status = record.state(int(per_launch), planned_launches, width)
+            why = fault_text(record) or (decisions(record) if width is not None else "")
+            rows.append(_row(experiment, name, size, status, done, total, why))
     for (experiment, name), record in records.items():
         reason = "; ".join(filter(None, [fault_text(record), "in no plan kept here"]))
         done = sum(record.rounds_of_launch(index) for index in range(launches(record)))
@@ -212,7 +218,8 @@ def fault_text(record: Record) -> str:
         return ""
     if record.error is None:
         done, wanted = sum(record.rounds_of_launch(i) for i in range(record.launches_planned)), record.rounds_planned
-        return f"{record.status}: {done} of {wanted * record.launches_planned} rounds"
+        text = f"{record.status}: {done} of {wanted * record.launches_planned} rounds"
+        return f"{text}, {why}" if (why := decisions(record)) else text
     places = [
         f"{name} {value}" for name in ("rank", "arm", "step") if (value := getattr(record.error, name)) is not None
     ]

@@ -50,7 +50,7 @@ def simultaneous(estimates: Sequence[Estimate]) -> np.ndarray:
     alpha = (1 - intervals.LEVEL) / len(estimates)
     by_launch = np.array([estimate.method == intervals.OVER_LAUNCHES for estimate in estimates])
     half = np.zeros(len(logs))
-    for index in np.flatnonzero(by_launch):
+    for index in map(int, np.flatnonzero(by_launch)):
         freedom = estimates[index].n - 1
         wider = t.ppf(1 - alpha / 2, freedom) / t.ppf((1 + intervals.LEVEL) / 2, freedom)
         half[index] = wider * np.diff(np.log(own[index])).item() / 2

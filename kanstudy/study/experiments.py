@@ -1,6 +1,6 @@
 """The experiments: from a profile to the points that each measures. Pure, but for reading how large a data set is.
 
-Each function gives the points in the order of series, models and world sizes, and the rounds wanted of each. All
+Each function gives the points in the order of series, models and world sizes, each with its series. All
 raise `ProfileError`, naming file, series and value, for what cannot be measured: a global batch that the world size
 does not divide, too few rows, a data set that cannot be used.
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 from kanstudy.sizes import matched_layer_widths
 from kanstudy.spec import ARMS, PointSpec
+from kanstudy.stopping import LOOKS
 from kanstudy.study.data import DatasetInfo, describe
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import Profile
@@ -38,18 +39,18 @@ __all__ = [
 _WorldSizes = tuple[int, ...]
 
 
-def strong_scaling(profile: Profile) -> dict[PointSpec, int]:
-    """Points and their rounds: the global batch stays. The whole chain of arms, one of it as far as p = 1 has it."""
+def strong_scaling(profile: Profile) -> dict[PointSpec, Series]:
+    """Points, each with its series: the global batch stays. The whole chain of arms, at p = 1 what there is of it."""
     return _points(profile, "strong_scaling", _strong_scaling)
 
 
-def weak_scaling(profile: Profile) -> dict[PointSpec, int]:
-    """Points and their rounds: the local batch stays. The chain without the global batch on one rank."""
+def weak_scaling(profile: Profile) -> dict[PointSpec, Series]:
+    """Points, each with its series: the local batch stays. The chain without the global batch on one rank."""
     return _points(profile, "weak_scaling", _weak_scaling)
 
 
-def communication_overhead(profile: Profile) -> dict[PointSpec, int]:
-    """Points and their rounds, none where there is one rank: DDP with and without communication over bucket sizes.
+def communication_overhead(profile: Profile) -> dict[PointSpec, Series]:
+    """Points, each with its series, none where there is one rank: DDP with and without communication over bucket sizes.
 
     One more point a world size has DDP's own default, buffers broadcast in every forward. The first point of each
     world size also runs the blocking all-reduces.
@@ -57,20 +58,20 @@ def communication_overhead(profile: Profile) -> dict[PointSpec, int]:
     return _points(profile, "communication_overhead", _communication_overhead)
 
 
-def model_size_scaling(profile: Profile) -> dict[PointSpec, int]:
-    """Points and their rounds: widths x grid sizes at the largest world size."""
+def model_size_scaling(profile: Profile) -> dict[PointSpec, Series]:
+    """Points, each with its series: widths x grid sizes at the largest world size."""
     return _points(profile, "model_size_scaling", _model_size_scaling)
 
 
-def operator_scaling(profile: Profile) -> dict[PointSpec, int]:
-    """Points and their rounds, none where there is one rank: operators x world sizes, the global batch stays.
+def operator_scaling(profile: Profile) -> dict[PointSpec, Series]:
+    """Points, each with its series, none where there is one rank: operators x world sizes, the global batch stays.
 
     Each point has one rank alone, and DDP with and without communication, under its own operator.
     """
     return _points(profile, "operator_scaling", _operator_scaling)
 
 
-EXPERIMENTS: dict[str, Callable[[Profile], dict[PointSpec, int]]] = {
+EXPERIMENTS: dict[str, Callable[[Profile], dict[PointSpec, Series]]] = {
     "strong_scaling": strong_scaling,
     "weak_scaling": weak_scaling,
     "communication_overhead": communication_overhead,
@@ -83,7 +84,7 @@ EXPERIMENTS: dict[str, Callable[[Profile], dict[PointSpec, int]]] = {
 def plan(
     profile: Profile, experiment: str, rounds: int = 0, launches: int = 1, launcher: str = "local"
 ) -> ExperimentPlan:
-    """The plan of an experiment under a profile; `rounds` = 0 takes the profile's.
+    """The plan of an experiment under a profile; `rounds` = 0 takes the profile's (0 there, too: adaptive).
 
     Raises `ProfileError` with one message for whatever cannot be measured. Whether this machine carries the ranks
     matters only to the launcher "local"; with "none" a plan for another machine can be read anywhere.
@@ -105,22 +106,25 @@ def plan(
         profile=profile,
         experiment=experiment,
         points=tuple(points),
-        rounds={point.point_id: rounds or own for point, own in points.items()},
+        rounds={point.point_id: rounds or series.rounds or LOOKS[-1] for point, series in points.items()},
         launches=launches,
+        target_width={
+            point.point_id: series.target_width for point, series in points.items() if not (rounds or series.rounds)
+        },
         note=note,
     )
 
 
 def _points(
     profile: Profile, experiment: str, expand: Callable[[Any, DatasetInfo, _WorldSizes], Iterator[PointSpec]]
-) -> dict[PointSpec, int]:
-    points: dict[PointSpec, int] = {}
+) -> dict[PointSpec, Series]:
+    points: dict[PointSpec, Series] = {}
     for number, series in enumerate(profile.study.series[experiment], start=1):
         where = f"{profile.path} [[study.{experiment}]] #{number}"
         try:
             data = describe(series.dataset, series.n_samples or None, series.seed)
             # a control can be the same model for two neighbours of a sweep: one point
-            own = dict.fromkeys(expand(series, data, profile.world_sizes), series.rounds)
+            own = dict.fromkeys(expand(series, data, profile.world_sizes), series)
             for point in own:
                 _check_operator(point, profile)
         except ValueError as error:  # of the data, the specification or the sizes: all say what is wrong

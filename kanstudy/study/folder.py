@@ -59,6 +59,7 @@ def write_plan(plan: ExperimentPlan, results: Path) -> None:
         "profile": plan.profile.name,
         "launches": plan.launches,
         "rounds": plan.rounds,
+        "target_width": plan.target_width,
         "note": plan.note,
         "points": {point.point_id: dataclasses.asdict(point) for point in plan.points},
     }
@@ -88,4 +89,4 @@ def _state(plan: ExperimentPlan, results: Path, point_id: str) -> str:
         return "missing"
     if machine.device not in ("auto", record.device_type):
         return "missing"
-    return record.state(plan.rounds[point_id], plan.launches)
+    return record.state(plan.rounds[point_id], plan.launches, plan.target_width.get(point_id))

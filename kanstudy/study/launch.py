@@ -21,6 +21,7 @@ from kanstudy.study import folder
 from kanstudy.study.data import prepare
 from kanstudy.study.faults import Failure, first_failure, stalled
 from kanstudy.study.folder import FolderError
+from kanstudy.study.pilot import forecasts
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.processes import started
 from kanstudy.study.profile import results_dir as default_results_dir
@@ -73,6 +74,8 @@ def run(
     results = default_results_dir(plan.profile, results_dir)
     if plan.note:
         _say(plan.note)
+    for line in forecasts(plan, results):
+        _say(line)
     failures: dict[str, Failure] = {}
     if launcher == "local":
         plan.profile.check_machine()
@@ -181,11 +184,12 @@ class _Launches:
         except RecordError:  # the worker sets it aside
             return True
         rounds, launches = self.plan.rounds[point.point_id], self.plan.launches
+        target = self.plan.target_width.get(point.point_id)
         if record is None or not self._is_of_this_machine(record):
             return True
-        if record.is_final(rounds, launches):
+        if record.is_final(rounds, launches, target):
             return False
-        return launch == launches - 1 or record.rounds_of_launch(launch) < rounds
+        return launch == launches - 1 or not record.has_launch(launch, rounds, target)
 
     def _is_of_this_machine(self, record: Record) -> bool:
         """Whether a record was measured with the profile's ranks; one that was not is measured anew, not passed off."""
@@ -216,6 +220,9 @@ class _Launches:
             collective_timeout_s=profile.machine.collective_timeout_s,
             deadline_unix_s=self.deadline,
             seed=points[0].seed,
+            target_width={
+                point.point_id: width for point in points if (width := self.plan.target_width.get(point.point_id))
+            },
             provenance=self.provenance,
         )
         log_dir.mkdir(parents=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kanstudy.spec import PointSpec
@@ -20,7 +20,8 @@ _ALLREDUCE_S = 1.0  # a message size
 class ExperimentPlan:
     """What one experiment measures under a profile.
 
-    Of each point `rounds[point_id]` complete rounds are wanted in each of `launches` launches. `note` says why, if
+    Of each point `rounds[point_id]` complete rounds are wanted in each of `launches` launches; of those in
+    `target_width` at most so many: until the interval of E is that narrow (`kanstudy.stopping`). `note` says why, if
     there are no points.
     """
 
@@ -29,6 +30,7 @@ class ExperimentPlan:
     points: tuple[PointSpec, ...]
     rounds: dict[str, int]
     launches: int = 1
+    target_width: dict[str, float] = field(default_factory=dict)
     note: str = ""
 
     @property
@@ -37,7 +39,8 @@ class ExperimentPlan:
         return max((point.world_size for point in self.points), default=0)
 
     def point_s(self, point: PointSpec) -> float:
-        """About how many seconds the point takes, all launches together; more where a step outlasts the warm-up."""
+        """About how many seconds the point takes, all launches together; more where a step outlasts the warm-up.
+        Of an adaptive point, the most."""
         block_s = point.warmup_s + point.block_s + _AROUND_A_BLOCK_S
         prepare_s = len(point.arms) * block_s + _ALLREDUCE_S * len(point.allreduce_bytes)
         return self.launches * self.rounds[point.point_id] * point.blocks_per_round * block_s + prepare_s
@@ -73,9 +76,13 @@ class ExperimentPlan:
                     "sync_buffers": point.sync_buffers,
                     "arms": " ".join(point.arms),
                     "rounds": self.rounds[point.point_id],
+                    "target_width": self.target_width.get(point.point_id),
                     "launches": self.launches,
                     "minutes": round(minutes, 1),
                     "idle_rank_minutes": round(minutes * (self.world_size - point.world_size), 1),
                 }
             )
-        return pd.DataFrame(rows).astype({"grid_size": "Int64"}) if rows else pd.DataFrame()
+        if not rows:
+            return pd.DataFrame()
+        frame = pd.DataFrame(rows).astype({"grid_size": "Int64"})
+        return frame if self.target_width else frame.drop(columns="target_width")

@@ -12,12 +12,15 @@ from kanstudy.study.strict import key
 class Settings:
     """Keys that `[study]` gives for every series and a series may give for itself.
 
-    `rounds` are complete rounds of a launch; `models` may add the parameter-matched control, `["kan", "mlp"]`.
+    `rounds` are complete rounds of a launch; with 0 they are adaptive: 20 to 100, until the 95 % interval of E is no
+    wider than `target_width` (0.05: ±2.5 %), see `kanstudy.stopping`. `models` may add the parameter-matched control,
+    `["kan", "mlp"]`.
     The others are fields of `kanstudy.spec.PointSpec`.
     """
 
     seed: int = key(0, least=0)
-    rounds: int = key(12)
+    rounds: int = key(12, least=0)
+    target_width: float = key(0.05, above=0)
     block_s: float = key(1.0, above=0)
     warmup_steps: int = key(5)
     warmup_s: float = key(0.5, least=0)

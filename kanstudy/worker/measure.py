@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 
+from kanstudy import stopping
 from kanstudy.model.operators import resolve_operator
 from kanstudy.record import Fault, Round, write_record
 from kanstudy.spec import PointSpec, RunSpec, data_key
@@ -57,6 +58,7 @@ class Measurement:
             order = 0
             for state in pending:
                 if self._out_of_time(state.round_s):
+                    self._tell_time_is_spent([state for state in ready if state.done < state.rounds])
                     return
                 start = time.monotonic()
                 if not self._guarded(state, partial(self._round, order=order)):
@@ -71,11 +73,16 @@ class Measurement:
         if point.operator is not None and point.spline_order is not None:
             operator = resolve_operator(point.operator, self.run.device, point.spline_order)
         details = conditions.of_point(self.launch_conditions, point, members, operator)
-        record, done = None, 0
+        most, target = self.run.rounds[point.point_id], self.run.target_width.get(point.point_id)
+        record, done, rounds = None, 0, most
         if ranks.rank == 0:
             record = open_record(self.run, point, conditions.fingerprint(details))
             conditions.apply(record, details, members)
             done = record.rounds_of_launch(self.run.launch)
+            if target is not None and done in (*stopping.LOOKS, most):  # rounds that an earlier plan asked for
+                stopping.look(record, self.run.launch, target, most)
+            rounds = done if record.has_launch(self.run.launch, most, target) else most
+        done, rounds = ranks.from_rank_0((done, rounds))
         data = Dataset.open(self.run.data_files[data_key(point)])
         return PointState(
             point=point,
@@ -83,8 +90,8 @@ class Measurement:
             group=ranks.groups[members],
             position=members.index(ranks.rank) if ranks.rank in members else None,
             data=data,
-            rounds=self.run.rounds[point.point_id],
-            done=ranks.from_rank_0(done),
+            rounds=rounds,
+            done=done,
             record=record,
             operator=operator,
         )
@@ -101,8 +108,10 @@ class Measurement:
             self._save(state, fault.status, fault.fault)
             self.progress.tell("point", point_id=state.point.point_id, status=fault.status)
             return False
-        record, launches = state.record, range(self.run.launches)
-        complete = record is not None and all(record.rounds_of_launch(index) >= state.rounds for index in launches)
+        point_id, launches = state.point.point_id, range(self.run.launches)
+        wanted = self.run.rounds[point_id], self.run.target_width.get(point_id)
+        record = state.record
+        complete = record is not None and all(record.has_launch(index, *wanted) for index in launches)
         self._save(state, "ok" if complete else "partial", None)
         if state.done >= state.rounds:
             self.progress.tell("point", point_id=state.point.point_id, status="ok")
@@ -142,6 +151,7 @@ class Measurement:
                 item = _as_round(blocks, self.run.launch, state.record.attempt, state.done, place)
                 state.record.arms[arm].rounds.append(item)
         state.done += 1
+        self._look(state)
         self.progress.tell(
             "round",
             point_id=state.point.point_id,
@@ -149,6 +159,24 @@ class Measurement:
             round=state.done,
             rounds=state.rounds,
         )
+
+    def _look(self, state: PointState) -> None:
+        """End an adaptive point whose interval is narrow enough, on all ranks: rank 0 decides."""
+        target = self.run.target_width.get(state.point.point_id)
+        if target is None or state.done not in (*stopping.LOOKS, state.rounds):
+            return
+        enough = state.record is not None and stopping.look(state.record, self.run.launch, target, state.rounds)
+        if self.ranks.from_rank_0(enough):
+            self.blocks_total -= (state.rounds - state.done) * state.point.blocks_per_round
+            state.rounds = state.done
+
+    def _tell_time_is_spent(self, states: list[PointState]) -> None:
+        """Of the adaptive points that wanted more rounds."""
+        for state in states:
+            target = self.run.target_width.get(state.point.point_id)
+            if state.record is not None and target is not None and state.done:
+                stopping.out_of_time(state.record, self.run.launch, target)
+                write_record(state.record, self.run.results_dir)
 
     def _tell_block(self, state: PointState, arm: str, blocks: int) -> None:
         self.progress.tell(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kanstudy.record import Fault, Round, blank_record, read_record, record_path, write_record
 from kanstudy.spec import PointSpec, RunSpec, run_spec_from_json
+from kanstudy.stopping import LOOKS, look
 
 RANK = int(os.environ.get("RANK", "0"))
 
@@ -71,10 +72,13 @@ def one_round(run: RunSpec, point: PointSpec, wrong: str) -> bool:
             )
         )
     record.error = None
-    complete = all(record.rounds_of_launch(launch) >= run.rounds[point.point_id] for launch in range(run.launches))
+    most, target = run.rounds[point.point_id], run.target_width.get(point.point_id)
+    if target is not None and done + 1 in LOOKS:
+        look(record, run.launch, target, most)
+    complete = all(record.has_launch(launch, most, target) for launch in range(run.launches))
     record.status = "ok" if complete else "partial"
     write_record(record, run.results_dir)
-    if record.rounds_of_launch(run.launch) >= run.rounds[point.point_id]:
+    if record.has_launch(run.launch, most, target):
         tell(run, "point", point_id=point.point_id, status="ok")
         return False
     return True

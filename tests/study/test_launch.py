@@ -13,6 +13,7 @@ import psutil
 import pytest
 from profiles_for_tests import MACHINE, STRONG, profile_of
 
+from kanstudy.analysis.results import planned_versus_done
 from kanstudy.record import read_record
 from kanstudy.spec import RunSpec
 from kanstudy.study import launch
@@ -356,3 +357,33 @@ def test_torchrun_starts_the_ranks_and_a_killed_one_is_named(study):
     assert "rank 1: killed by SIGKILL (possibly out of memory)" in str(raised.value), "not rank 0, which only noticed"
     failed = next(record for record in map(study.record, range(2)) if record.error and record.error.rank == 1)
     assert failed.status == "failed"
+
+
+def test_adaptive_rounds_stop_where_the_interval_is_narrow_and_are_not_measured_again(study, capsys):
+    tables = STRONG + "rounds = 0\ntarget_width = 0.1\n"
+    planned = plan(profile_of(study.folder, tables, machine=MACHINE), "strong_scaling", launches=2)
+    assert planned.target_width == dict.fromkeys(study.ids, 0.1)
+    assert planned.rounds == dict.fromkeys(study.ids, 100)
+    assert set(planned.table()["target_width"]) == {0.1}
+
+    outcome = study.run(planned)
+    assert outcome.statuses == dict.fromkeys(study.ids, "ok")
+    assert [study.record(1).rounds_of_launch(index) for index in range(2)] == [20, 20]
+    assert "nothing is known yet of the width that can be reached at any of 2 points" in capsys.readouterr().out
+    starts = study.starts
+    assert study.run(planned).left == []
+    assert study.starts == starts, "nothing was lacking"
+    assert f"{study.ids[0]}, ±5.0% wanted: ±0.0% after 20, ±0.0% after 20 rounds; about 20" in capsys.readouterr().out
+    table = planned_versus_done(study.results)
+    assert set(table["status"]) == {"ok"}
+    assert table["reason"].str.contains("launch 1: narrow enough at 20 rounds").all()
+
+    fixed = study.planned(rounds=21, launches=2)
+    assert not fixed.target_width
+    assert study.run(fixed).left == []
+    assert study.record(1).rounds_of_launch(0) == 21
+
+
+def test_a_plan_of_fixed_rounds_has_no_target(study):
+    assert not study.plan.target_width
+    assert "target_width" not in study.plan.table()

@@ -31,7 +31,7 @@ def data_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def plan(data_file: Path, tmp_path: Path) -> Callable[..., Path]:
     """Write a plan of the given points; its path. Results go to `tmp_path/results`."""
 
-    def write(*points: PointSpec, rounds: int = 2, **changes: Any) -> Path:
+    def write(*points: PointSpec, rounds: int | dict[str, int] = 2, **changes: Any) -> Path:
         values: dict[str, Any] = {
             "profile": "tiny",
             "experiment": "strong_scaling",
@@ -39,7 +39,7 @@ def plan(data_file: Path, tmp_path: Path) -> Callable[..., Path]:
             "data_files": {data_key(point): str(data_file) for point in points},
             "results_dir": str(tmp_path / "results"),
             "progress_file": str(tmp_path / "progress.jsonl"),
-            "rounds": {point.point_id: rounds for point in points},
+            "rounds": rounds if isinstance(rounds, dict) else {point.point_id: rounds for point in points},
             "collective_timeout_s": 30.0,
         }
         path = tmp_path / "plan.json"
