@@ -62,9 +62,9 @@ def estimates(record: BenchRecord) -> pd.DataFrame:
 
     layers, batch_size, candidate, label, version, n_params; step_time_s (median), floor_ratio, fused_ratio (its step
     over the floor's and over the fused operator's), speedup (the reference's step over its own), each with `_low` and
-    `_high`; peak_bytes, memory_ratio (over the fused operator's), first_step_warm_s and _cold_s, loss; basis_error_G,
-    the basis' largest error at grid G; n_rounds, method, timing_status, memory_status, reason. What is not there is NaN,
-    and reason says why.
+    `_high`; peak_bytes, memory_ratio (over the fused operator's), first_step_warm_s, first_step_cold_s, loss;
+    basis_error_G, the basis' largest error at grid G; n_rounds, method, timing_status, memory_status, reason. What is
+    not there is NaN, and reason says why.
     """
     accuracy = {item.candidate: item for item in record.accuracy}
     rows = []
