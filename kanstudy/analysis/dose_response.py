@@ -39,6 +39,8 @@ EXPERIMENT = "dose_response"
 DATA_WAIT = "data_wait"
 EFFECTS = (*FACTORS, DATA_WAIT)
 """Where a cause may show: the factors in their order, and the wait for data beside them."""
+_POWER = 0.5
+"""Reach of the bounds, as a share of the response in the own factor, above which `in no other` says nothing."""
 VERDICTS = {
     "cause": Column("put in"),
     "effect": Column("must land in"),
@@ -199,10 +201,14 @@ def _verdict(cause: _Cause, rows: pd.DataFrame) -> dict[str, object]:
     elif own["low"] <= 0:
         text = f"not found in {where}: the bounds of the response hold 0"
     else:
-        lands = not own["told"] and not leaks
+        lands = not own["told"] and not leaks and within <= _POWER
         much = f", but {own['response']:.2f} of it" if own["told"] else ""
-        rest = f"and in {', '.join(leaks)}" if leaks else f"and in no other beyond {within:.2f} of it"
-        text = f"lands in {where}{much} {rest}"
+        rest = f"and in no other beyond {within:.2f} of it"
+        if leaks:
+            rest = f"and in {', '.join(leaks)}"
+        elif within > _POWER:
+            rest = f"; whether in others, too, cannot be told, the bounds reach {within:.2f} of it"
+        text = f"lands in {where}{much} {rest}".replace(" ;", ";")
     return {
         "cause": cause.name,
         "effect": own["effect"],

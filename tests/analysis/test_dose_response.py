@@ -71,6 +71,14 @@ def test_half_a_dose_is_told() -> None:
     assert "lands in contention, but 0." in row["verdict"]
 
 
+def test_in_no_other_needs_bounds_that_would_show_it() -> None:
+    noisy = dataclasses.replace(MACHINE, noise=dataclasses.replace(MACHINE.noise, block_sd=0.08))
+    (row,) = dose_response(simulated(["contention"], noisy)).verdicts.to_dict("records")
+    assert not row["lands"]
+    assert row["others_within"] > 0.5
+    assert "whether in others, too, cannot be told" in row["verdict"]
+
+
 def test_too_few_rounds_have_no_verdict() -> None:
     (row,) = dose_response(simulated(["slow_link"], rounds=8)).verdicts.to_dict("records")
     assert not row["lands"]
