@@ -60,7 +60,7 @@ def _say_why(axis: Axes, estimates: pd.DataFrame, places: dict[str, int]) -> Non
             text = ", ".join(dict.fromkeys("no floor" if s == "ok" else s for s in rows["timing_status"]))
             at = axis.get_yaxis_transform()  # x in shares of the axis, y as the data's
             axis.text(
-                0.03, places[str(label)], text, transform=at, va="center", fontsize=6.5, style="italic", color="0.4"
+                0.08, places[str(label)], text, transform=at, va="center", fontsize=6.5, style="italic", color="0.4"
             )
 
 
