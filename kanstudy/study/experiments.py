@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kanstudy.sizes import matched_layer_widths
 from kanstudy.spec import ARMS, PointSpec
 from kanstudy.stopping import LOOKS
 from kanstudy.study.data import DatasetInfo, describe
+from kanstudy.study.models import controls, models
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import Profile
 from kanstudy.study.series import (
@@ -40,7 +40,10 @@ _WorldSizes = tuple[int, ...]
 
 
 def strong_scaling(profile: Profile) -> dict[PointSpec, Series]:
-    """Points, each with its series: the global batch stays. The whole chain of arms, at p = 1 what there is of it."""
+    """Points, each with its series: the global batch stays. The whole chain of arms, at p = 1 what there is of it.
+
+    Controls have one rank alone, and DDP with and without communication.
+    """
     return _points(profile, "strong_scaling", _strong_scaling)
 
 
@@ -124,7 +127,8 @@ def _points(
         try:
             data = describe(series.dataset, series.n_samples or None, series.seed)
             # a control can be the same model for two neighbours of a sweep: one point
-            own = dict.fromkeys(expand(series, data, profile.world_sizes), series)
+            expanded = expand(series, data, profile.world_sizes)
+            own = dict.fromkeys(profile.cluster.placed(expanded) if profile.cluster else expanded, series)
             for point in own:
                 _check_operator(point, profile)
         except ValueError as error:  # of the data, the specification or the sizes: all say what is wrong
@@ -137,7 +141,7 @@ def _points(
 
 
 def _strong_scaling(series: StrongScaling, data: DatasetInfo, world_sizes: _WorldSizes) -> Iterator[PointSpec]:
-    for model in _models(series, data, series.hidden_widths, series.grid_size):
+    for model in models(series, data, series.hidden_widths, series.grid_size):
         for world_size in world_sizes:
             yield PointSpec(
                 experiment="strong_scaling",
@@ -148,10 +152,12 @@ def _strong_scaling(series: StrongScaling, data: DatasetInfo, world_sizes: _Worl
                 **model,
                 **_common(series, data),
             )
+    settings = {"experiment": "strong_scaling", "arms": ("serial_global", "ddp_noop", "ddp")} | _common(series, data)
+    yield from controls(series, data, world_sizes, settings)
 
 
 def _weak_scaling(series: WeakScaling, data: DatasetInfo, world_sizes: _WorldSizes) -> Iterator[PointSpec]:
-    for model in _models(series, data, series.hidden_widths, series.grid_size):
+    for model in models(series, data, series.hidden_widths, series.grid_size):
         for world_size in world_sizes:
             yield PointSpec(
                 experiment="weak_scaling",
@@ -169,14 +175,14 @@ def _communication_overhead(
 ) -> Iterator[PointSpec]:
     common = _common(series, data) | {"train_steps": 0}  # how gradients travel does not change what is learned
     measured_allreduce = set()
-    for model in _models(series, data, series.hidden_widths, series.grid_size):
-        settings = [{"bucket_cap_mb": cap} for cap in series.bucket_caps_mb]
+    for model in models(series, data, series.hidden_widths, series.grid_size):
+        variants: list[dict[str, Any]] = [{"bucket_cap_mb": cap} for cap in series.bucket_caps_mb]
         if model["model"] == "kan":  # an MLP has no buffers
-            settings.append({"sync_buffers": True})
+            variants.append({"sync_buffers": True})
         for world_size in world_sizes:
             if world_size == 1:
                 continue
-            for setting in settings:
+            for variant in variants:
                 first = world_size not in measured_allreduce
                 measured_allreduce.add(world_size)
                 yield PointSpec(
@@ -187,14 +193,21 @@ def _communication_overhead(
                     arms=("ddp_noop", "ddp"),
                     allreduce_bytes=series.allreduce_bytes if first else (),
                     **model,
-                    **(common | setting),
+                    **(common | variant),
                 )
+    if series.control_batches and series.bucket_cap_mb not in series.bucket_caps_mb:
+        raise ValueError(
+            f"bucket_cap_mb = {series.bucket_cap_mb!r}: must be one of bucket_caps_mb = {list(series.bucket_caps_mb)!r}"
+            ", or the controls have no KAN to be compared with"
+        )
+    settings = {"experiment": "communication_overhead", "arms": ("ddp_noop", "ddp")} | common
+    yield from controls(series, data, world_sizes, settings)
 
 
 def _model_size_scaling(series: ModelSizeScaling, data: DatasetInfo, world_sizes: _WorldSizes) -> Iterator[PointSpec]:
     for hidden_widths in series.hidden_widths_sweep:
         for grid_size in series.grid_sizes:
-            for model in _models(series, data, hidden_widths, grid_size):
+            for model in models(series, data, hidden_widths, grid_size):
                 yield PointSpec(
                     experiment="model_size_scaling",
                     scaling="strong",
@@ -212,7 +225,7 @@ def _operator_scaling(series: OperatorScaling, data: DatasetInfo, world_sizes: _
         raise ValueError(f"operators = {list(names)!r}: must be at least two, distinct")
     if "kan" not in series.models:
         raise ValueError(f"models = {list(series.models)!r}: must contain 'kan', an MLP has no operators")
-    kan = next(_models(series, data, series.hidden_widths, series.grid_size))
+    kan = next(models(series, data, series.hidden_widths, series.grid_size))
     for world_size in world_sizes:
         if world_size == 1:  # every point measures its own rank alone
             continue
@@ -236,20 +249,6 @@ def _check_operator(point: PointSpec, profile: Profile) -> None:
         )
     if point.operator == "fused" and point.spline_order == 0:
         raise ValueError("spline_order = 0: the operator 'fused' has orders from 1 on")
-
-
-def _models(
-    series: Series, data: DatasetInfo, hidden_widths: tuple[int, ...], grid_size: int
-) -> Iterator[dict[str, Any]]:
-    """The model fields of a point, for the KAN and, if asked for, the MLP with about as many parameters."""
-    widths = (data.n_features, *hidden_widths, data.n_targets)
-    if "kan" in series.models:
-        kan = {"grid_size": grid_size, "spline_order": series.spline_order, "operator": series.operator}
-        yield {"model": "kan", "layer_widths": widths, **kan}
-    if "mlp" in series.models:
-        matched = matched_layer_widths(widths, grid_size, series.spline_order)
-        mlp = {"grid_size": None, "spline_order": None, "operator": None}
-        yield {"model": "mlp", "layer_widths": matched, **mlp}
 
 
 def _common(series: Series, data: DatasetInfo) -> dict[str, Any]:

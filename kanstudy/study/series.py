@@ -50,10 +50,16 @@ class Series(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class StrongScaling(Series):
-    """The global batch stays, the ranks share it."""
+    """The global batch stays, the ranks share it.
+
+    `control_batches` are global batches of controls, measured beside the KAN on several ranks: the MLP with about as
+    many parameters. With the KAN's own batch it has the same rows and gradient bytes; with the batch that makes its
+    step as long as the KAN's (`kanstudy.analysis.controls` says which) the same step time and gradient bytes.
+    """
 
     hidden_widths: tuple[int, ...] = key()
     global_batch_size: int = key()
+    control_batches: tuple[int, ...] = key(())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +72,14 @@ class WeakScaling(Series):
 
 @dataclass(frozen=True, kw_only=True)
 class CommunicationOverhead(Series):
-    """DDP with several bucket sizes, and blocking all-reduces of several message sizes (none: no all-reduces)."""
+    """DDP with several bucket sizes, and blocking all-reduces of several message sizes (none: no all-reduces).
+
+    `control_batches` are as in strong scaling; the controls have the series' own `bucket_cap_mb`.
+    """
 
     hidden_widths: tuple[int, ...] = key()
     global_batch_size: int = key()
+    control_batches: tuple[int, ...] = key(())
     bucket_caps_mb: tuple[float, ...] = key(above=0, may_be_empty=False)
     allreduce_bytes: tuple[int, ...] = key(())
 

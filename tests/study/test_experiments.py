@@ -264,3 +264,63 @@ def test_a_plan_has_every_world_size_or_is_refused(tmp_path_factory, batch, size
         points = experiments.strong_scaling(profile)
         assert [point.world_size for point in points] == sorted(sizes)
         assert all(point.local_batch_size * point.world_size == batch for point in points)
+
+
+CONTROLS = "control_batches = [8, 24]\n"
+
+
+def test_controls_are_the_mlp_of_as_many_parameters_at_their_own_batches_on_several_ranks(tmp_path):
+    points = list(experiments.strong_scaling(profile_of(tmp_path, STRONG + CONTROLS, machine=UP_TO_4)))
+    kan, mlp = ([p for p in points if p.model == model] for model in ("kan", "mlp"))
+    assert [p.world_size for p in kan] == [1, 2, 4]
+    assert [(p.world_size, p.global_batch_size) for p in mlp] == [(2, 8), (2, 24), (4, 8), (4, 24)]
+    assert {p.arms for p in mlp} == {("serial_global", "ddp_noop", "ddp")}
+    target = kan_parameters(kan[0].layer_widths, 5, 3)
+    for p in mlp:
+        width = p.layer_widths[1]
+        nearest = abs(mlp_parameters(p.layer_widths) - target)
+        assert nearest <= min(abs(mlp_parameters((4, other, 1)) - target) for other in (width - 1, width + 1))
+
+
+def test_controls_of_the_communication_are_measured_at_the_default_bucket_cap_only(tmp_path):
+    points = list(experiments.communication_overhead(profile_of(tmp_path, COMMUNICATION + CONTROLS)))
+    controls = [(p.global_batch_size, p.bucket_cap_mb, p.arms, p.sync_buffers) for p in points if p.model == "mlp"]
+    assert controls == [(batch, 25.0, ("ddp_noop", "ddp"), False) for batch in (8, 24)]
+    assert not any(p.allreduce_bytes or p.train_steps for p in points if p.model == "mlp")
+
+
+@pytest.mark.parametrize("series", [STRONG, COMMUNICATION])
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("control_batches = [8, 8]", "control_batches = [8, 8]: must be distinct"),
+        (
+            "control_batches = [7]",
+            "control_batches = [7]: global_batch_size = 7: must be divisible by the world size 2",
+        ),
+        (
+            "control_batches = [80]",
+            "control_batches = [80]: n_samples = 64: must be at least one global batch (80 rows)",
+        ),
+        ('control_batches = [8]\nmodels = ["kan", "mlp"]', "control_batches = [8]: must not hold 8"),
+        ('control_batches = [8]\nmodels = ["mlp"]', "models = ['mlp']: must contain 'kan'"),
+        ("control_batches = [0]", "control_batches = [0]: must be a list, each item a whole number >= 1"),
+    ],
+)
+def test_controls_that_cannot_be_measured_are_refused(tmp_path, series, lines, words):
+    experiment = "strong_scaling" if series is STRONG else "communication_overhead"
+    with pytest.raises(ProfileError) as error:
+        plan(profile_of(tmp_path, series + lines), experiment)
+    assert words in str(error.value)
+
+
+def test_controls_need_a_kan_with_their_bucket_cap(tmp_path):
+    with pytest.raises(ProfileError, match=r"bucket_cap_mb = 4\.0: must be one of bucket_caps_mb = \[0\.1, 25\.0\]"):
+        plan(profile_of(tmp_path, COMMUNICATION + CONTROLS + "bucket_cap_mb = 4"), "communication_overhead")
+
+
+@pytest.mark.parametrize(("name", "minutes"), [("laptop", 20), ("smoke", 2)])
+def test_a_builtin_profile_stays_within_its_time_on_two_cores(name, minutes, monkeypatch):
+    monkeypatch.setattr(profile_module, "usable_cores", lambda: 2)
+    profile = load_profile(name)
+    assert sum(plan(profile, experiment).estimated_s() for experiment in EXPERIMENTS) < 60 * minutes
