@@ -1,7 +1,8 @@
 """A profile: what to measure and on which machine. A TOML file, read strictly, with two places for what comes of it.
 
 `[study]` holds settings for all series, `[[study.<experiment>]]` one series each (what it gives wins), `[machine]`
-the machine; `kanstudy.study.series` lists the keys.
+the machine; `kanstudy.study.series` lists the keys. `[cluster]` is there where ranks run in a job, `[device]` tells
+constants of their devices; `kanstudy.study.cluster` lists theirs.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import dataclasses
 import importlib.resources
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import kanstudy
 from kanstudy.machine import gpu_count, usable_cores
+from kanstudy.study.cluster import Cluster, Device, read_cluster
 from kanstudy.study.series import SERIES, Machine, Series, Settings
 from kanstudy.study.strict import ProfileError, allowed, as_table, build
 
@@ -47,12 +49,17 @@ class Study:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """A profile as read from `path`; `name` is the folder name of its results and figures."""
+    """A profile as read from `path`; `name` is the folder name of its results and figures.
+
+    `cluster` is None where the ranks run on this machine.
+    """
 
     name: str
     path: Path
     study: Study
     machine: Machine
+    cluster: Cluster | None = None
+    device_constants: Device = field(default_factory=Device)
 
     @cached_property  # with `auto` the driver is asked, which takes its time
     def device(self) -> str:
@@ -71,6 +78,9 @@ class Profile:
         """The world sizes to measure, ascending."""
         if self.machine.world_sizes:
             return tuple(sorted(self.machine.world_sizes))
+        if self.cluster:
+            powers = (2**power for power in range(self.cluster.ranks.bit_length()))
+            return tuple(sorted({*powers, self.cluster.ranks}))
         carried = usable_cores() // self.machine.threads_per_rank
         if self.device == "cuda":
             carried = min(carried, gpu_count())
@@ -79,7 +89,10 @@ class Profile:
 
     @property
     def is_oversubscribed(self) -> bool:
-        """Whether the largest world size has more threads than this machine has cores."""
+        """Whether the largest world size has more threads than this machine has cores; of a cluster's nodes, whether
+        the profile allows it."""
+        if self.cluster:
+            return self.machine.allow_oversubscription
         return self.world_sizes[-1] * self.machine.threads_per_rank > usable_cores()
 
     @property
@@ -89,6 +102,11 @@ class Profile:
 
     def check_machine(self) -> None:
         """Raise `ProfileError` where this machine cannot carry the largest world size."""
+        if self.cluster:
+            raise ProfileError(
+                f"{self.path} [cluster]: its {self.cluster.ranks} ranks run in a job: kanstudy submit --profile"
+                f" {self.name if self.name in builtin_profiles() else self.path}"
+            )
         ranks, threads = self.world_sizes[-1], self.machine.threads_per_rank
         where = f"{self.path} [machine] world_sizes = {list(self.world_sizes)}"
         if self.device == "cuda" and ranks > gpu_count():
@@ -162,15 +180,45 @@ def _read(path: Path) -> Profile:
         raise ProfileError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ProfileError(f"{path}: not TOML: {error}") from error
+    known = ("study", "machine", "cluster", "device")
     for name in tables:
-        if name not in ("study", "machine"):
-            raise ProfileError(f"{path}: unknown table [{name}]: must be {allowed(name, ('study', 'machine'))}")
+        if name not in known:
+            raise ProfileError(f"{path}: unknown table [{name}]: must be {allowed(name, known)}")
     study = as_table(tables.get("study", {}), f"{path} [study]")
     where = f"{path} [machine]"
     machine = build(Machine, as_table(tables.get("machine", {}), where), where)
     if len(set(machine.world_sizes)) < len(machine.world_sizes):
         raise ProfileError(f"{where} world_sizes = {list(machine.world_sizes)}: must be distinct")
-    return Profile(name=path.stem, path=path, study=_study(study, path), machine=machine)
+    cluster = None
+    if "cluster" in tables:
+        cluster = read_cluster(as_table(tables["cluster"], f"{path} [cluster]"), f"{path} [cluster]")
+        _check_cluster(machine, cluster, path)
+    constants = build(Device, as_table(tables.get("device", {}), f"{path} [device]"), f"{path} [device]")
+    return Profile(
+        name=path.stem,
+        path=path,
+        study=_study(study, path),
+        machine=machine,
+        cluster=cluster,
+        device_constants=constants,
+    )
+
+
+def _check_cluster(machine: Machine, cluster: Cluster, path: Path) -> None:
+    """What only the two tables together say."""
+    where = f"{path} [machine]"
+    if machine.device == "auto":
+        raise ProfileError(f"{where} device = 'auto': must be cpu or cuda where there is a [cluster]")
+    if machine.world_sizes and max(machine.world_sizes) > cluster.ranks:
+        raise ProfileError(
+            f"{where} world_sizes = {list(machine.world_sizes)}: must be at most {cluster.ranks}, which [cluster] has"
+            f" with nodes = {cluster.nodes} and ranks_per_node = {cluster.ranks_per_node}"
+        )
+    if machine.threads_per_rank > cluster.cpus_per_task and not machine.allow_oversubscription:
+        raise ProfileError(
+            f"{where} threads_per_rank = {machine.threads_per_rank}: must be at most the cpus_per_task ="
+            f" {cluster.cpus_per_task} of [cluster]"
+        )
 
 
 def _study(table: dict[str, Any], path: Path) -> Study:

@@ -60,7 +60,8 @@ def build(cls: type[Any], values: Mapping[str, Any], where: str, defaults: Mappi
         except _NotAllowedError as error:
             raise ProfileError(f"{where} {name} = {value!r}: must be {error}") from None
     for name, field in fields.items():
-        if field.default is dataclasses.MISSING and name not in given:
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and name not in given:
             raise ProfileError(f"{where}: key {name!r} is missing")
     return cls(**given)
 
@@ -91,6 +92,13 @@ def _checked(value: Any, hint: Any, bounds: Mapping[str, Any]) -> Any:
             return tuple(_checked(item, typing.get_args(hint)[0], bounds) for item in value)
         except _NotAllowedError as error:
             raise _NotAllowedError(f"a list, each item {error}") from None
+    if typing.get_origin(hint) is dict:
+        if not isinstance(value, dict):
+            raise _NotAllowedError("a table")
+        try:
+            return {name: _checked(item, typing.get_args(hint)[1], bounds) for name, item in value.items()}
+        except _NotAllowedError as error:
+            raise _NotAllowedError(f"a table, each value {error}") from None
     is_right, wording = _TYPES[hint]
     if not is_right(value):
         raise _NotAllowedError(wording)

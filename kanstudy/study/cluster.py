@@ -1,0 +1,148 @@
+"""What a profile says of a cluster: `[cluster]`, all that a job needs from Slurm and on its nodes. Nothing of a centre
+is in code: what one does differently is written in its profile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kanstudy.spec import PLACEMENTS, PointSpec
+from kanstudy.study.strict import ProfileError, build, key
+
+_TIME_LIMIT = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+OWN_OPTIONS = (
+    *("--parsable", "--wait", "--array", "--dependency", "--output", "--error", "--signal", "--requeue"),
+    *("--no-requeue", "--open-mode", "--wrap", "--test-only", "--nodes", "--ntasks", "--ntasks-per-node"),
+    *("--cpus-per-task", "--time", "--chdir", "--job-name", "--export"),
+)
+"""Options of sbatch that the study sets itself, so that a profile may not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """`[cluster]`: the allocation that one job asks for, and what makes its nodes ready.
+
+    `nodes` x `ranks_per_node` ranks, one task each with `cpus_per_task` cores. GPUs are asked for in one of Slurm's
+    two ways, `gres` ("gpu:a100:2", a node) or `gpus_per_node` ("a100:2"); neither where ranks run on CPUs or nodes
+    come whole. `setup` are lines of shell (modules, a virtual environment, exports that use a job's variables), run
+    once on the first node, which pass their environment on to all ranks. `python` runs the ranks, empty: the one that
+    submits; `container` is put before it (["apptainer", "exec", "--nv", "image.sif"]). `scratch` takes caches of
+    compilers and may name variables of the job ("$TMPDIR"). `options` are further options of sbatch, `report_options`
+    those of the job that makes the report, on one core. With `requeue` a preempted job begins again by itself.
+
+    `placements` may add "spread" to "packed": groups of ranks on as many nodes as there are, beside those that fill
+    node after node (2 ranks: 1x2 and 2x1; 4 ranks: 2x2 and 4x1), where the two differ.
+    """
+
+    nodes: int = key()
+    ranks_per_node: int = key()
+    time_limit: str = key()
+    cpus_per_task: int = key(1)
+    partition: str = key("")
+    account: str = key("")
+    qos: str = key("")
+    gres: str = key("")
+    gpus_per_node: str = key("")
+    setup: tuple[str, ...] = key(())
+    python: str = key("")
+    container: tuple[str, ...] = key(())
+    scratch: str = key("")
+    options: tuple[str, ...] = key(())
+    report_time_limit: str = key("00:30:00")
+    report_options: tuple[str, ...] = key(())
+    requeue: bool = key(True)
+    placements: tuple[str, ...] = key(("packed",), one_of=PLACEMENTS, may_be_empty=False)
+    environment: dict[str, str] = field(default_factory=dict, metadata=key().metadata)
+
+    @property
+    def ranks(self) -> int:
+        """Ranks of the allocation."""
+        return self.nodes * self.ranks_per_node
+
+    @property
+    def time_limit_s(self) -> float:
+        """The time limit in seconds."""
+        return _seconds(self.time_limit)
+
+    def placed(self, points: Iterable[PointSpec]) -> Iterator[PointSpec]:
+        """Each point of an experiment in each placement that puts its ranks on other nodes; of operators, which are
+        compared on the same ranks, in the first alone."""
+        for point in points:
+            if point.experiment == "operator_scaling":
+                yield replace(point, placement=self.placements[0])
+                continue
+            hosts = {name: self.hosts(point.world_size, name) for name in ("packed", "spread")}
+            for name in self.placements:
+                if name == "packed" or hosts["spread"] != hosts["packed"] or "packed" not in self.placements:
+                    yield replace(point, placement=name)
+
+    def hosts(self, world_size: int, placement: str) -> int:
+        """Nodes on which a group of ranks lies: as few as carry it where `packed`, as many as there are if `spread`."""
+        return -(-world_size // self.ranks_per_node) if placement == "packed" else min(world_size, self.nodes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """`[device]`: constants of one rank's device, as its vendor states them; 0: not stated.
+
+    Peak rates in TFLOP/s, memory in GiB and GB/s, power in W, price for one device and hour in `currency`.
+    """
+
+    name: str = key("")
+    peak_tflops_fp32: float = key(0.0, least=0)
+    peak_tflops_tf32: float = key(0.0, least=0)
+    memory_gib: float = key(0.0, least=0)
+    memory_gb_per_s: float = key(0.0, least=0)
+    power_w: float = key(0.0, least=0)
+    price_per_hour: float = key(0.0, least=0)
+    currency: str = key("EUR")
+
+
+def read_cluster(values: Mapping[str, Any], where: str) -> Cluster:
+    """The cluster in a profile's table; `ProfileError` names key, value and what is allowed."""
+    cluster: Cluster = build(Cluster, values, where)
+    for name in ("time_limit", "report_time_limit"):
+        text = getattr(cluster, name)
+        if not _TIME_LIMIT.fullmatch(text) or not _seconds(text):
+            raise ProfileError(f"{where} {name} = {text!r}: must be a time such as 04:00:00 or 1-00:00:00")
+    if len(set(cluster.placements)) < len(cluster.placements):
+        raise ProfileError(f"{where} placements = {list(cluster.placements)}: must be distinct")
+    if cluster.gres and cluster.gpus_per_node:
+        raise ProfileError(f"{where} gpus_per_node = {cluster.gpus_per_node!r}: must be left out where gres is given")
+    for name in ("options", "report_options"):
+        _check_options(getattr(cluster, name), f"{where} {name}")
+    for line in cluster.setup:
+        if "\n" in line or "\0" in line:
+            raise ProfileError(f"{where} setup = {line!r}: must be one line an item")
+    for name, value in cluster.environment.items():
+        if not _VARIABLE.fullmatch(name):
+            raise ProfileError(f"{where} environment: {name!r}: must be a variable's name, of letters, digits and _")
+        if "\n" in value or "\0" in value:
+            raise ProfileError(f"{where} environment {name} = {value!r}: must be text of one line")
+    return cluster
+
+
+def cluster_from_dict(values: Mapping[str, Any], where: str) -> Cluster:
+    """A cluster from what `dataclasses.asdict` and JSON made of it: what is empty was not given."""
+    return read_cluster({name: value for name, value in values.items() if value not in ("", [], ())}, where)
+
+
+def _seconds(text: str) -> float:
+    match = _TIME_LIMIT.fullmatch(text)
+    if match is None:
+        return 0.0
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
+
+
+def _check_options(options: tuple[str, ...], where: str) -> None:
+    for option in options:
+        name = option.partition("=")[0]
+        if not re.fullmatch(r"--[a-z][a-z0-9-]*(=[^\n\0]*)?", option):
+            raise ProfileError(f"{where} = {option!r}: must be an option as one word, such as --mem=0 or --exclusive")
+        if name in OWN_OPTIONS:
+            raise ProfileError(f"{where} = {option!r}: must not be one that the study sets itself ({name})")
