@@ -76,6 +76,23 @@ ATTRIBUTION = {
     **_QUALITY,
     "point_id": TEXT["point_id"],
 }
+STEADY = {"sentence": Column("steadiness"), "point_id": TEXT["point_id"]}
+STEADINESS = {
+    "series": TEXT["series"],
+    "scaling": Column("scaling"),
+    "world_size": _RATIO["world_size"],
+    "arm": Column("arm"),
+    "n_rounds": Column("rounds"),
+    "first_steps": Column("first steps over the rest", digits=3),
+    "first_steps_p": Column("p, slower", digits=3),
+    "drift": Column("drift, Kendall", digits=2),
+    "drift_p": Column("p, drift", digits=3),
+    "relative_drift": Column("drift against the other arms", digits=2),
+    "relative_drift_p": Column("p, against the others", digits=3),
+    "n_outliers": Column("outliers"),
+    "n_disturbed": Column("disturbed"),
+    "point_id": TEXT["point_id"],
+}
 VERDICT = {"sentence": Column("largest loss"), "point_id": TEXT["point_id"]}
 BESIDE = {
     "series": TEXT["series"],
@@ -94,6 +111,7 @@ OVERHEAD = {
     "model": Column("model"),
     "dataset": Column("data"),
     "world_size": _RATIO["world_size"],
+    "global_batch_size": Column("global batch"),
     "bucket_cap_mb": Column("bucket cap (MiB)"),
     "sync_buffers": Column("buffers synchronised"),
     "buckets": Column("buckets", 1, 0),
@@ -161,6 +179,34 @@ COMPLEMENTARITY = {
     **_QUALITY,
     "point_id": TEXT["point_id"],
     "faster_point_id": Column("faster point"),
+}
+CONTROLS = {
+    "experiment": Column("experiment"),
+    "series": TEXT["series"],
+    "world_size": _RATIO["world_size"],
+    "control": Column("MLP, matched in"),
+    "control_batch": Column("its batch"),
+    "step_ratio": Column("step, KAN / MLP", digits=2),
+    "matching_batch": Column("batch that would match it", 1, 0),
+    "exposed_ms": Column("exposed, KAN (ms)", 1, 3),
+    "exposed_ms_control": Column("exposed, MLP (ms)", 1, 3),
+    "exposed_ms_difference": Column("difference (ms)", 1, 3),
+    "verdict": Column("verdict"),
+    "overhead": Column("overhead, KAN (%)", 100, 1),
+    "overhead_control": Column("overhead, MLP (%)", 100, 1),
+    "overhead_difference": Column("difference (points)", 100, 1),
+    "efficiency": Column("efficiency, KAN", digits=3),
+    "efficiency_control": Column("efficiency, MLP", digits=3),
+    "efficiency_difference": Column("difference", digits=3),
+    "gradient_bytes": Column("gradient, KAN (bytes)", 1, 0),
+    "gradient_bytes_control": Column("gradient, MLP (bytes)", 1, 0),
+    "bytes_per_flop": Column("bytes a MFLOP, KAN", 1e6, 0),
+    "bytes_per_flop_control": Column("bytes a MFLOP, MLP", 1e6, 0),
+    "buckets": Column("buckets, KAN (KiB)"),
+    "buckets_control": Column("buckets, MLP (KiB)"),
+    **_QUALITY,
+    "point_id": TEXT["point_id"],
+    "control_point_id": Column("control's point"),
 }
 IDENTITY = {
     "series": TEXT["series"],
