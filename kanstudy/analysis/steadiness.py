@@ -177,6 +177,6 @@ def _found(table: pd.DataFrame) -> str:
     )  # fmt: skip
     texts += [steady] if steady else []
     marked, total = int(table["n_outliers"].sum()), int(table["n_rounds"].sum())
-    texts.append(f"{marked} of {total} blocks are outliers" + (", kept" if marked else ""))
+    texts.append(f"outliers: {marked} of {total} blocks" + (", kept" if marked else ""))
     texts.append(f"{int(table['n_disturbed'].max())} of {n} rounds disturbed")
     return "; ".join(texts)

@@ -79,7 +79,7 @@ def test_an_outlier_is_marked_shown_and_kept() -> None:
     assert 7 in found["round"].tolist()
     assert len(marked[marked["arm"] == "ddp"]) == 20, "all rounds are there"
     assert steadiness([record]).set_index("arm").loc["ddp", "n_outliers"] == len(found)
-    assert "of 100 blocks are outliers, kept" in said(record)
+    assert "of 100 blocks, kept" in said(record)
     axis = plots_steadiness.rounds_in_order(marked).axes[0]
     hollow = [line for line in axis.lines if line.get_markerfacecolor() == "none"]
     assert sum(len(line.get_xdata()) for line in hollow) == marked["outlier"].sum()
