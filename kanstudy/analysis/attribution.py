@@ -23,7 +23,7 @@ from kanstudy.analysis import intervals
 from kanstudy.analysis.blocks import CHAIN
 from kanstudy.analysis.fixed_part import fixed_parts
 from kanstudy.analysis.intervals import MISSING, Estimate
-from kanstudy.analysis.paired import PairedArms
+from kanstudy.analysis.paired import WITHIN, PairedArms
 from kanstudy.analysis.results import fault_text
 from kanstudy.analysis.series import WORK_KEYS, series_labels
 from kanstudy.record import Record
@@ -258,6 +258,15 @@ def links(record: Record | PointSpec) -> dict[str, tuple[str, str]]:
     if "ddp_noop" not in record.arms:
         return {"ddp": (base, "ddp")}
     return {"ddp": (base, "ddp_noop"), "data_movement": ("ddp_noop", "ddp")}
+
+
+def with_chain(records: Sequence[Record]) -> list[Record]:
+    """The records whose whole chain of arms was asked for, measured or not; a control has only a part of it."""
+    return [
+        record
+        for record in records
+        if {WITHIN.get(column, column) for pair in links(record).values() for column in pair} <= set(record.arms)
+    ]
 
 
 def _same_work(record: Record) -> tuple:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
+from kanstudy.analysis import controls_words
 from kanstudy.analysis.complementarity import UNTOLD
 from kanstudy.analysis.intervals import LEVEL
 from kanstudy.analysis.published import value_text
@@ -39,11 +40,12 @@ def guidelines(
     factors: pd.DataFrame,
     verdicts: pd.DataFrame,
     operators: pd.DataFrame | None = None,
+    controls: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """One row a guideline: topic, told (whether the data decide it), sentence, source, point_ids.
 
-    The frames are those of `kanstudy.analysis.estimates`, of `attribution`, of `verdict` and, for the operators, of
-    `complementarity`; empty ones give no sentence.
+    The frames are those of `kanstudy.analysis.estimates`, of `attribution`, of `verdict`, for the operators of
+    `complementarity`, and of `controls`; empty ones give no sentence.
     """
     rows = [
         *_ranks(strong, "strong scaling"),
@@ -54,6 +56,7 @@ def guidelines(
         *_buffers(overhead),
         *_grid_size(sizes),
         *(_operators(operators) if operators is not None else ()),
+        *(_controls(controls) if controls is not None else ()),
     ]
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -186,6 +189,14 @@ def _operators(pairs: pd.DataFrame) -> Iterator[dict]:
         points = " ".join(name for name in (row["point_id"], row["faster_point_id"]) if isinstance(name, str))
         found = {"topic": "operators", "told": row["verdict"] != UNTOLD, "sentence": row["sentence"]}
         yield found | {"source": row["source"], "point_ids": points}
+
+
+def _controls(pairs: pd.DataFrame) -> Iterator[dict]:
+    """Whether the exposed communication is the KAN's."""
+    for _, row in pairs.iterrows():
+        found = {"topic": "controls", "told": row["verdict"] != UNTOLD}
+        points = f"{row['point_id']} {row['control_point_id']}"
+        yield found | {"sentence": controls_words.sentence(row), "source": row["source"], "point_ids": points}
 
 
 def _but(compared: str) -> list[str]:

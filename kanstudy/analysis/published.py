@@ -53,11 +53,14 @@ def compare(
     operators: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """The published quantities beside the estimates of `kanstudy.analysis.estimates` and, for the operators, of
-    `complementarity`, a row a series of ours.
+    `complementarity`, a row a series of our KANs: theirs are KANs, too.
 
     Columns: quantity, published, where, ours, series, source, comparable ("in part" at best), why, point_ids. A
     quantity that we did not measure is a row too.
     """
+    strong, weak, overhead, sizes = (
+        frame[frame["model"] == "kan"] if len(frame) else frame for frame in (strong, weak, overhead, sizes)
+    )
     rows = [*_scaling(strong), *_weak(weak), *_overhead(overhead), *_sizes(sizes)]
     rows += _operators(pd.DataFrame() if operators is None else operators)
     return pd.DataFrame(rows, columns=COLUMNS)

@@ -52,7 +52,7 @@ def controls(
     mlp = _mlp(series, data, series.hidden_widths, series.grid_size)
     for world_size in world_sizes:
         for batch in batches if world_size > 1 else ():
-            scale = {"scaling": "strong", "world_size": world_size, "global_batch_size": batch}
+            scale: dict[str, Any] = {"scaling": "strong", "world_size": world_size, "global_batch_size": batch}
             try:
                 yield PointSpec(**mlp, **scale, **settings)
             except SpecError as error:
