@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from scipy.stats import t
 
 from kanstudy.analysis import intervals
@@ -21,6 +22,12 @@ LAUNCHES_FROM = 5
 def scope_of(starts: int, launches: int) -> str:
     """What intervals speak of, given how many starts of all ranks and how many launches the rounds come from."""
     return f"between {launches} launches" if launches >= LAUNCHES_FROM else intervals.scope(starts)
+
+
+def rows_of_launches(index: pd.Index) -> list[np.ndarray]:
+    """The positions of each launch's rounds in an index of (launch, round)."""
+    launches = index.get_level_values("launch")
+    return [np.flatnonzero(launches == launch) for launch in launches.unique()]
 
 
 def over_launches(per_launch: Sequence[float] | np.ndarray, seed: int = 0) -> Estimate:

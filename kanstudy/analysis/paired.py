@@ -11,7 +11,7 @@ from kanstudy.analysis import intervals, metrics
 from kanstudy.analysis.blocks import blocks
 from kanstudy.analysis.devices import of_mean_device
 from kanstudy.analysis.intervals import MISSING, Estimate
-from kanstudy.analysis.launches import LAUNCHES_FROM, between_launches, over_launches
+from kanstudy.analysis.launches import LAUNCHES_FROM, between_launches, over_launches, rows_of_launches
 from kanstudy.record import Record
 from kanstudy.spec import ARMS
 
@@ -35,8 +35,7 @@ class PairedArms:
         self.times_s = of_mean_device(record, self.blocks.selected(all_rounds))
         self.seed = intervals.seed_of(record.point_id)
         self.n = len(self.times_s)
-        starts = self.times_s.index.get_level_values("launch")
-        self._of_launch = [np.flatnonzero(starts == launch) for launch in starts.unique()]
+        self._of_launch = rows_of_launches(self.times_s.index)
         self._place = {column: index for index, column in enumerate(self.times_s.columns)}
 
     def has(self, *columns: str) -> bool:

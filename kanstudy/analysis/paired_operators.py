@@ -17,6 +17,7 @@ import pandas as pd
 from kanstudy.analysis import intervals, metrics
 from kanstudy.analysis.blocks import UNTRUSTED_ABOVE
 from kanstudy.analysis.intervals import MISSING, Estimate
+from kanstudy.analysis.launches import LAUNCHES_FROM, between_launches, over_launches, rows_of_launches
 from kanstudy.analysis.paired import PairedArms
 from kanstudy.record import Record
 
@@ -48,6 +49,7 @@ class PairedOperators:
         every = marked[0].index.intersection(marked[1].index)
         pairs = arms[0].times_s.index.intersection(arms[1].times_s.index)
         self.n = len(pairs)
+        self._of_launch = rows_of_launches(pairs)
         self.is_measured = self.n > 0 and all(part.has(*_ARMS) for part in arms)
         self.n_disturbed = int((marked[0][every] | marked[1][every]).sum())
         self.trusted &= self.n_disturbed <= UNTRUSTED_ABOVE * len(every)
@@ -84,6 +86,9 @@ class PairedOperators:
             return MISSING
         powers = np.array(_POWERS[name], dtype=float)
         value = float(_power_product(self._effects, powers))
+        if len(self._of_launch) >= LAUNCHES_FROM:
+            effects = np.array([_joined(*_medians(self._logs[rows])) for rows in self._of_launch])
+            return between_launches(np.log(_power_product(effects, powers)), self.seed)
         if self.n >= intervals.BOOTSTRAP_FROM:
             return intervals.of_draws(value, _power_product(self._resampled, powers), self.n)
         return intervals.of_rounds(value, self.per_round(name))
@@ -101,7 +106,10 @@ class PairedOperators:
         if not self.is_measured:
             return MISSING
         times = self._times_s[which == "_faster"]
-        return intervals.median(1e3 * (times["ddp"] - times["ddp_noop"]).to_numpy(), self.seed)
+        apart = 1e3 * (times["ddp"] - times["ddp_noop"]).to_numpy()
+        if len(self._of_launch) >= LAUNCHES_FROM:
+            return over_launches([np.median(apart[rows]) for rows in self._of_launch], self.seed)
+        return intervals.median(apart, self.seed)
 
 
 def _split(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

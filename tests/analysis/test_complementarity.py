@@ -73,6 +73,17 @@ def test_together_is_the_product_times_the_interaction_in_every_draw(seed: int, 
             np.testing.assert_allclose(found[whole].draws, np.prod([found[part].draws for part in parts], axis=0))
 
 
+def test_from_five_launches_on_the_launch_is_the_replicate() -> None:
+    pair = PairedOperators(*pair_of(noise=0.05, rounds=3, launches=5))
+    found = {name: pair.ratio(name) for name in RATIOS}
+    assert {(estimate.method, estimate.n) for estimate in found.values()} == {("t over launches", 5)}
+    parts = [found[part] for part in ("operator_speedup", "ranks_speedup", "interaction")]
+    assert found["together"].value == pytest.approx(np.prod([part.value for part in parts]))
+    np.testing.assert_allclose(found["together"].draws, np.prod([part.draws for part in parts], axis=0))
+    assert pair.exposed_ms("_faster").method == "t over launches"
+    assert PairedOperators(*pair_of(noise=0.05, rounds=3, launches=4)).ratio("together").method == "bootstrap"
+
+
 def test_what_slows_a_whole_round_of_one_operator_leaves_the_interaction_alone() -> None:
     calm, wild = (only_row(pair_of(drift=drift, rounds=13)) for drift in (0.0, 0.5))
     assert wild["interaction"] == pytest.approx(calm["interaction"], rel=1e-9)
