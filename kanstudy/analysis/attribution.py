@@ -228,10 +228,10 @@ def _meaning(ratio: Estimate) -> str:
         return "no interval: whether they differ cannot be told"
     if ratio.includes(1):
         return "they agree within their intervals"
-    return (
-        f"E strong is {abs(ratio.value - 1):.0%} {'larger' if ratio.value > 1 else 'smaller'}, more than the rounds of "
-        "either launch vary: launches differ by so much, which no interval within one contains"
-    )
+    text = f"E strong is {abs(ratio.value - 1):.0%} {'larger' if ratio.value > 1 else 'smaller'}, more than "
+    if ratio.method == intervals.OVER_LAUNCHES:
+        return f"{text}launches vary"
+    return f"{text}the rounds of either launch vary: launches differ by so much, which no interval within one contains"
 
 
 def columns(name: str, estimate: Estimate) -> dict[str, float]:

@@ -178,6 +178,13 @@ def test_the_identity_between_strong_and_weak(rounds: int, has_interval: bool) -
     assert identity_check([strong], [other]).empty
 
 
+def test_a_difference_between_launches_is_said_to_be_one() -> None:
+    strong = make_record(rounds=3, launches=5, noise=0.01, noise_seed=1)
+    weak = make_record(**WEAK, rounds=3, launches=5, noise=0.01, noise_seed=2, truth={"contention": 0.6})
+    (row,) = identity_check([strong], [weak]).to_dict("records")
+    assert row["meaning"].endswith("more than launches vary")
+
+
 @pytest.mark.parametrize(("contention", "word"), [(0.7, "E strong is 21% larger"), (0.9, "E strong is 6% smaller")])
 def test_launches_that_differ_by_more_than_their_rounds_are_told(contention: float, word: str) -> None:
     strong = make_record(rounds=14, noise=0.002, noise_seed=1)
