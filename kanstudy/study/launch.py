@@ -18,6 +18,7 @@ import kanstudy
 from kanstudy.record import FINAL_FAULTS, Fault, Record, RecordError, blank_record, write_record
 from kanstudy.spec import PointSpec, RunSpec, data_key, to_json
 from kanstudy.study import folder
+from kanstudy.study.allocation import Allocation
 from kanstudy.study.data import prepare
 from kanstudy.study.faults import Failure, first_failure, stalled
 from kanstudy.study.folder import FolderError
@@ -59,11 +60,13 @@ def run(
     launcher: str = "local",
     max_minutes: float = 0.0,
     *,
+    allocation: Allocation | None = None,
     _command: Command | None = None,
 ) -> LaunchOutcome:
     """Measure what a plan still lacks, and tell what there is; "none" only tells.
 
     `results_dir` defaults to the profile's; with `max_minutes` (0: no limit) no round begins that would end later.
+    In a job `allocation` is where the ranks run, instead of this machine.
     Raises `ValueError` on a bad argument, `ProfileError` if this machine cannot carry the plan, `FolderError` if the
     results cannot be written, all before anything starts; `LaunchError` at the end if points failed.
     """
@@ -78,10 +81,12 @@ def run(
         _say(line)
     failures: dict[str, Failure] = {}
     if launcher == "local":
-        plan.profile.check_machine()
+        if allocation is None:
+            plan.profile.check_machine()
         deadline = time.time() + 60 * max_minutes if max_minutes else None
         with folder.opened(results):  # also without points: what is there can then be read
-            launches = _Launches(plan, results, deadline, _command or torchrun)
+            command = allocation.command if allocation else _command or torchrun
+            launches = _Launches(plan, results, deadline, command, allocation)
             launches.measure()
             failures = launches.failures
     outcome = LaunchOutcome(results_dir=results, statuses=folder.states(plan, results))
@@ -111,11 +116,19 @@ def torchrun(run: RunSpec, plan_file: Path, log_dir: Path) -> list[str]:
 class _Launches:
     """All launches of one plan. `failures` are the points that failed, which are not tried again in this call."""
 
-    def __init__(self, plan: ExperimentPlan, results: Path, deadline: float | None, command: Command) -> None:
+    def __init__(
+        self,
+        plan: ExperimentPlan,
+        results: Path,
+        deadline: float | None,
+        command: Command,
+        allocation: Allocation | None,
+    ) -> None:
         self.plan, self.results, self.deadline, self.command = plan, results, deadline, command
+        self.allocation = allocation
         self.failures: dict[str, Failure] = {}
         self.data_files: dict[str, str] = {}
-        self.environment = environment(plan.profile.machine.threads_per_rank)
+        self.environment = environment(plan.profile.machine.threads_per_rank, is_here=allocation is None)
         self.provenance = collect(self.environment)
 
     def measure(self) -> None:
@@ -143,10 +156,12 @@ class _Launches:
     def _measure_launch(self, launch: int, pending: list[PointSpec]) -> None:
         """All of `pending` in one torchrun, and, each time that one dies, the others again in another."""
         port_was_taken = False
-        while pending and not (self.deadline and time.time() >= self.deadline):
+        while pending and not self._is_over():
             spec, log_dir = self._spec(launch, pending)
             progress, failure = self._launch(spec, log_dir)
             left = [point for point in pending if self._lacks(point, launch)]
+            if self.allocation and (self.allocation.is_asked_to_end or (failure and self.allocation.is_ending())):
+                return  # nothing failed: what is left stays as it is
             if failure is None and left and (self.deadline is None or progress.is_finished):
                 reason = "the worker ended early, without a word"
                 failure = Failure(status="failed", reason=reason, rank=None, log=log_dir / "launcher.log", log_tail="")
@@ -162,6 +177,11 @@ class _Launches:
                 self._fail([p for p in left if p.point_id == progress.point_id], spec, failure, progress.arm)
             pending = [point for point in left if point.point_id not in self.failures]
 
+    def _is_over(self) -> bool:
+        if self.allocation and self.allocation.is_asked_to_end:
+            return True
+        return self.deadline is not None and time.time() >= self.deadline
+
     def _launch(self, spec: RunSpec, log_dir: Path) -> tuple[Progress, Failure | None]:
         """Start all ranks and follow them to their end, which is in time, whatever they do."""
         log = log_dir / "launcher.log"
@@ -171,6 +191,8 @@ class _Launches:
             while (code := process.poll()) is None and progress.silent_s <= timeout_s:
                 time.sleep(_POLL_S)
                 progress.poll()
+                if self.allocation:
+                    self.allocation.pass_on(process)
         progress.poll()
         if code is None:
             return progress, stalled(log_dir, log, progress.silent_s)
@@ -249,8 +271,10 @@ class _Launches:
             _say(f"  {point.point_id}: {failure}")
 
 
-def environment(threads_per_rank: int) -> dict[str, str]:
-    """The environment of a launch: this process's, with equal threads and one allocator policy for every arm."""
+def environment(threads_per_rank: int, is_here: bool = True) -> dict[str, str]:
+    """The environment of a launch: this process's, with equal threads and one allocator policy for every arm.
+
+    Where all ranks are on this machine, `is_here`, they meet on its loopback."""
     threads = str(threads_per_rank)
     package = str(Path(kanstudy.__file__).resolve().parent.parent)
     own = {
@@ -261,7 +285,7 @@ def environment(threads_per_rank: int) -> dict[str, str]:
         "MALLOC_TRIM_THRESHOLD_": str(8 * 2**30),
         "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")])),
     }
-    if Path("/sys/class/net/lo").exists():  # all ranks are here, whatever this machine's name leads to
+    if is_here and Path("/sys/class/net/lo").exists():  # whatever this machine's name leads to
         own["GLOO_SOCKET_IFNAME"] = "lo"
     return os.environ | own
 

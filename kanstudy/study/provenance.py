@@ -69,6 +69,14 @@ def git_state(package: Path) -> dict[str, Any] | None:
     return {"commit": commit, "dirty": bool(changes or unknown)}
 
 
+def uncommitted(package: Path) -> str:
+    """What `dirty` means: the changes of tracked files since the commit, as a patch; empty where git does not tell."""
+    try:
+        return _git(package, "diff", "HEAD") + "\n"
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
 def _git(folder: Path, *arguments: str) -> str:
     # a hook's repository must not answer for this one, nor may a look take the lock
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -1,6 +1,7 @@
 """`python -m kanstudy.worker PLAN`: measure a plan on the ranks that a launcher (torchrun, srun) started.
 
-Environment, as torchrun sets it: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
+Environment, as torchrun sets it: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT; a task of
+srun knows the first four from Slurm. SIGUSR1 to rank 0 ends the launch after the round in progress.
 Exit code 0: measured as far as the plan's time allows (a point that ran out of memory or whose loss is not finite
 has a record that says so). 1: this rank failed, its traceback is on stderr. 2: the plan cannot be read.
 """
@@ -15,6 +16,7 @@ from typing import NoReturn
 
 from kanstudy.machine import core_order
 from kanstudy.spec import RunSpec, SpecError, run_spec_from_json
+from kanstudy.worker import interruption, srun
 
 
 def pin(run: RunSpec) -> tuple[int, ...] | None:
@@ -66,6 +68,8 @@ def main() -> NoReturn:
     if len(sys.argv) != 2:
         print("usage: python -m kanstudy.worker PLAN", file=sys.stderr)
         leave(2)
+    interruption.listen()
+    srun.adopt(Path(sys.argv[1]).parent)
     try:
         run = run_spec_from_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
     except (OSError, SpecError) as error:

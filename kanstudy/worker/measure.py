@@ -13,7 +13,7 @@ from kanstudy import stopping
 from kanstudy.model.operators import resolve_operator
 from kanstudy.record import Fault, Round, write_record
 from kanstudy.spec import PointSpec, RunSpec, data_key
-from kanstudy.worker import conditions
+from kanstudy.worker import conditions, interruption
 from kanstudy.worker.arms import turns
 from kanstudy.worker.blocks import PointFault, PointState, run_blocks
 from kanstudy.worker.dataset import Dataset
@@ -190,9 +190,10 @@ class Measurement:
         self.blocks_done += blocks
 
     def _out_of_time(self, needed_s: float) -> bool:
-        """Whether the next piece of work would end after the deadline, by rank 0's clock."""
+        """Whether the next piece of work would end after the deadline, or was asked to end before: by rank 0's clock."""
         deadline = self.run.deadline_unix_s
-        return bool(self.ranks.from_rank_0(deadline is not None and time.time() + needed_s > deadline))
+        is_over = interruption.is_asked() or (deadline is not None and time.time() + needed_s > deadline)
+        return bool(self.ranks.from_rank_0(is_over))
 
 
 def balanced_order(arms: tuple[str, ...], round_index: int) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ class Ranks:
     """This rank's place in the launch.
 
     `coordination` is a gloo group of all ranks: in it a rank waits without using CPU or GPU. `hosts[r]` is the host
-    of rank r. `groups` holds one process group for each set of ranks that a point is measured on.
+    of rank r, by Slurm's name for it in a job. `groups` holds one process group for each set of ranks that a point is
+    measured on.
     """
 
     rank: int
@@ -40,22 +41,21 @@ class Ranks:
         local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         device = torch.device(run.device)
         if run.device == "cuda":
-            if local_rank >= torch.cuda.device_count():
-                raise RuntimeError(
-                    f"rank with LOCAL_RANK {local_rank} has no GPU: this host shows {torch.cuda.device_count()}"
-                )
-            device = torch.device("cuda", local_rank)
+            device = torch.device("cuda", gpu_of(local_rank, torch.cuda.device_count()))
             torch.cuda.set_device(device)
         timeout = timedelta(seconds=run.collective_timeout_s)
         backend = "gloo" if run.backend == "gloo" else f"cpu:gloo,cuda:{run.backend}"
         dist.init_process_group(backend, timeout=timeout)
         if dist.get_world_size() < run.world_size:
             raise RuntimeError(f"the plan needs {run.world_size} ranks, the launch has {dist.get_world_size()}")
-        hosts: list[Any] = [None] * dist.get_world_size()
+        places: list[Any] = [None] * dist.get_world_size()
         # Ranks wait in it while others work alone, for as long as that takes; a dead rank ends the launch at once, and
         # one that hangs is the launcher's to notice.
         coordination = dist.new_group(backend="gloo", timeout=timedelta(days=7))
-        dist.all_gather_object(hosts, socket.gethostname(), group=coordination)
+        host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+        dist.all_gather_object(places, (host, gpu_uuid(device)), group=coordination)
+        check_gpus(places)
+        hosts = [host for host, _ in places]
         ranks = cls(dist.get_rank(), dist.get_world_size(), local_rank, device, hosts, coordination)
         for members in sorted({ranks.members(point) for point in run.points}):
             ranks.groups[members] = dist.new_group(list(members), timeout=timeout)
@@ -80,6 +80,33 @@ class Ranks:
     def barrier(self) -> None:
         """Wait for all ranks of the launch, without using CPU."""
         dist.barrier(group=self.coordination)
+
+
+def gpu_of(local_rank: int, visible: int) -> int:
+    """The GPU of a rank among those that it sees: all of its host, or, where a launcher binds each task to one, that.
+
+    Raises `RuntimeError` where it sees several, but none for it. Two ranks that see one and the same GPU are found by
+    its UUID.
+    """
+    if visible == 1:
+        return 0
+    if local_rank >= visible:
+        raise RuntimeError(f"rank with LOCAL_RANK {local_rank} has no GPU: this host shows {visible}")
+    return local_rank
+
+
+def gpu_uuid(device: torch.device) -> str | None:
+    """The GPU's own name, by which two ranks notice that they share one; None where it has none."""
+    if device.type != "cuda":
+        return None
+    return str(getattr(torch.cuda.get_device_properties(device), "uuid", "")) or None
+
+
+def check_gpus(places: list[tuple[str, str | None]]) -> None:
+    """Raise `RuntimeError` where two ranks, each a (host, GPU), have one GPU."""
+    for rank, place in enumerate(places):
+        if place[1] is not None and place in places[:rank]:
+            raise RuntimeError(f"ranks {places.index(place)} and {rank} share one GPU of {place[0]}: {place[1]}")
 
 
 def place(hosts: list[str], world_size: int, placement: str) -> tuple[int, ...]:

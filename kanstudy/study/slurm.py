@@ -1,0 +1,135 @@
+"""Slurm's commands: how the study is submitted, and what the queue says of it.
+
+Every command is a list of words, never a line for a shell. What Slurm answers to a mistake is shown as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from kanstudy.study.cluster import Cluster
+
+SIGNAL_S = 120
+"""Seconds before its limit that a job is told to end; Slurm may do so a minute earlier."""
+WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED", "CONFIGURING")
+LIVE = (*WAITING, "RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED")
+"""States of a job that is not over."""
+_TIMEOUT_S = 60.0
+_LEFT = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)")
+
+
+class SlurmError(RuntimeError):
+    """Slurm refused, or is not there; the message is Slurm's own."""
+
+
+def study_command(cluster: Cluster, name: str, run: Path, script: Path) -> list[str]:
+    """The sbatch command of the job that measures a run folder: one allocation, one task a rank."""
+    options = {
+        "--job-name": f"kanstudy-{name}",
+        "--nodes": cluster.nodes,
+        "--ntasks-per-node": cluster.ranks_per_node,
+        "--cpus-per-task": cluster.cpus_per_task,
+        "--gres": cluster.gres,
+        "--gpus-per-node": cluster.gpus_per_node,
+        "--time": cluster.time_limit,
+        **_accounting(cluster),
+        "--output": _pattern(run / "job-%j.out"),
+        "--open-mode": "append",
+        "--signal": f"B:USR1@{SIGNAL_S}",
+    }
+    requeue = "--requeue" if cluster.requeue else "--no-requeue"
+    return ["sbatch", "--parsable", *_words(options), requeue, *cluster.options, str(script), str(run)]
+
+
+def report_command(cluster: Cluster, name: str, run: Path, script: Path, job: str) -> list[str]:
+    """The sbatch command of the job that makes notebooks and report once `job` is over, however it ended."""
+    options = {
+        "--dependency": f"afterany:{job}",
+        "--job-name": f"kanstudy-{name}-report",
+        "--nodes": 1,
+        "--ntasks": 1,
+        "--cpus-per-task": 1,
+        "--time": cluster.report_time_limit,
+        **_accounting(cluster),
+        "--output": _pattern(run / "report-%j.out"),
+    }
+    return ["sbatch", "--parsable", *_words(options), *cluster.report_options, str(script), str(run)]
+
+
+def submit(command: Sequence[str]) -> str:
+    """Submit, and return the job's number; `SlurmError` with Slurm's own words where it refuses."""
+    answer = _ask(command)
+    job = answer.strip().splitlines()[-1].partition(";")[0] if answer.strip() else ""  # "id;cluster"
+    if not job.isdecimal():
+        raise SlurmError(f"{command[0]} answered {answer.strip()!r}, which is no job's number")
+    return job
+
+
+def state(job: str) -> str:
+    """The job's state, such as PENDING or RUNNING, from the queue or the accounting; empty where neither knows it."""
+    for command in (
+        ["squeue", "--noheader", "--jobs", job, "--format=%T"],
+        ["sacct", "--noheader", "--allocations", "--jobs", job, "--format=State%30", "--parsable2"],
+    ):
+        try:
+            words = _ask(command).split()
+        except SlurmError:  # forgotten, or there is no accounting
+            continue
+        if words:
+            return words[0]
+    return ""
+
+
+def reason(job: str) -> str:
+    """Why a job waits, in Slurm's word, such as Priority or Dependency; empty where the queue does not know it."""
+    try:
+        return _ask(["squeue", "--noheader", "--jobs", job, "--format=%r"]).strip()
+    except SlurmError:
+        return ""
+
+
+def time_left_s(job: str) -> float | None:
+    """Seconds until the job's time limit; None where it has none, or Slurm does not say."""
+    try:
+        return parse_time_left(_ask(["squeue", "--noheader", "--jobs", job, "--format=%L"]))
+    except SlurmError:
+        return None
+
+
+def parse_time_left(text: str) -> float | None:
+    """Seconds in `days-hours:minutes:seconds`, of which only the last two are always there; None in other texts."""
+    match = _LEFT.fullmatch(text.strip())
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
+
+
+def _accounting(cluster: Cluster) -> dict[str, object]:
+    return {"--partition": cluster.partition, "--account": cluster.account, "--qos": cluster.qos}
+
+
+def _words(options: dict[str, object]) -> list[str]:
+    return [f"{name}={value}" for name, value in options.items() if value != ""]
+
+
+def _pattern(path: Path) -> str:
+    """A file name for sbatch, in which only the last part's % is a place holder."""
+    return f"{str(path.parent).replace('%', '%%')}/{path.name}"
+
+
+def _ask(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
+        )
+    except FileNotFoundError as error:
+        raise SlurmError(f"{command[0]}: not found: submit on a login node of the cluster") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SlurmError(f"{command[0]}: {error}") from error
+    if done.returncode != 0:
+        raise SlurmError(done.stderr.strip() or f"{command[0]} ended with exit code {done.returncode}")
+    return done.stdout
