@@ -18,6 +18,7 @@ from kanstudy.commands.analyse import analyse
 from kanstudy.commands.bench import bench
 from kanstudy.commands.bench_attribution import attribution
 from kanstudy.commands.errors import BadInput
+from kanstudy.commands.submit import submit
 from kanstudy.study.batch import FAILED, INTRODUCTION, NOTEBOOKS, OK
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def main() -> None:
 main.add_command(analyse)
 main.add_command(bench)
 bench.add_command(attribution)
+main.add_command(submit)
 
 _profile = click.option("--profile", required=True, metavar="P", help="smoke, laptop, ..., or a path to your .toml")
 _profile_or_not = click.option("--profile", metavar="P", help="the profile whose results are meant")

@@ -50,9 +50,9 @@ _ALIKE = [SERIES_KEYS.index(name) for name in SERIES_KEYS if name not in _OWN]
 
 def controls(records: Sequence[Record]) -> pd.DataFrame:
     """One row a KAN and control at a world size above one: control (`PARAMETERS` or `STEP_TIME`) and control_batch;
-    gradient_bytes, bytes_per_flop (of gradient, over a rank's matrix products a step) and buckets (their KiB, in the
-    order in which they leave) of both; step_ratio (T_noop of the KAN over the control's); exposed_ms, overhead and
-    efficiency of both, and their difference, KAN less control, all with intervals.
+    gradient_bytes, bytes_per_flop (of gradient, over a rank's matrix products a step) and buckets (how many, and
+    their KiB in the order in which they leave) of both; step_ratio (T_noop of the KAN over the control's);
+    exposed_ms, overhead and efficiency of both, and their difference, KAN less control, all with intervals.
 
     `verdict` (of exposed_ms), `verdict_overhead` and `verdict_efficiency` are one of `HIGHER`, `LOWER`,
     `NO_DIFFERENCE` and `UNTOLD`. Records of different conditions are a row that says so, and are not compared.
@@ -82,6 +82,8 @@ def controls(records: Sequence[Record]) -> pd.DataFrame:
         row |= {"matching_batch": _matching_batch(kan, others), "method": pair.difference("exposed_ms").method}
         row |= {"n_rounds": pair.n, "n_disturbed": pair.n_disturbed, "trusted": pair.trusted}
         row["launches"] = min(launches(kan), launches(control))
+        if pair.n == 0 and all(PairedArms(record).n for record in (kan, control)):
+            notes.append("no round is undisturbed in both")
         if 0 < pair.n < intervals.ORDER_STATISTICS_FROM and "too few" not in "".join(notes):
             notes.append(f"{pair.n} pairs of rounds: too few for an interval")
         rows.append(row | {"reason": joined(*notes)})
@@ -180,7 +182,9 @@ def _sides(kan: Record, control: Record) -> dict:
         flops = (record.flops_per_sample or np.nan) * record.local_batch_size
         row[f"gradient_bytes{end}"] = record.gradient_bytes
         row[f"bytes_per_flop{end}"] = np.nan if record.gradient_bytes is None else record.gradient_bytes / flops
-        row[f"buckets{end}"] = " + ".join(f"{size / 1024:.1f}" for size in bucket_bytes(record))
+        buckets = bucket_bytes(record)
+        sizes = " + ".join(f"{size / 1024:.1f}" for size in buckets)
+        row[f"buckets{end}"] = f"{len(buckets)}: {sizes}" if buckets else ""
     return row
 
 

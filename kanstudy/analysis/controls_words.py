@@ -40,8 +40,8 @@ CONTROLS = {
     "gradient_bytes_control": Column("gradient, MLP (bytes)", 1, 0),
     "bytes_per_flop": Column("bytes a MFLOP, KAN", 1e6, 0),
     "bytes_per_flop_control": Column("bytes a MFLOP, MLP", 1e6, 0),
-    "buckets": Column("buckets, KAN (KiB)"),
-    "buckets_control": Column("buckets, MLP (KiB)"),
+    "buckets": Column("buckets, KAN: KiB"),
+    "buckets_control": Column("buckets, MLP: KiB"),
     "n_rounds": Column("pairs of rounds"),
     "n_disturbed": Column("disturbed"),
     "reason": Column("note"),
@@ -114,7 +114,9 @@ def _share(row: pd.Series) -> str:
     """The steps' ratio, and what it makes of the shares."""
     ratio = f"Without communication the KAN's step is {_value(row, 'step_ratio')} times as long as the MLP's"
     if not _alike(row) and row["control"] != PARAMETERS:
-        ratio += f", not alike: {row['matching_batch']:.0f} rows would match it on {row['world_size']} ranks"
+        ratio += (
+            f", not known to be alike within {ALIKE_WITHIN:.0%}: about {row['matching_batch']:.0f} rows would match it"
+        )
     shares = f"{_value(row, 'overhead', 100, 1)} and {_value(row, 'overhead_control', 100, 1)} % of a step"
     return f"{ratio}; the overhead is {shares}, {_points(row, 'overhead')}"
 

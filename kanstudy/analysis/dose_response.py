@@ -9,7 +9,9 @@ A cause that lands where it must has a response of 1 in its own factor, and in e
 paper, which is not quite 0: what is added early in the chain makes the later losses a smaller share. The difference
 from the expected is judged by bounds that hold for all causes and factors at once.
 
-A stall of the input has no factor. It must show in the data wait, minus its change in uninjected steps, as if ln f.
+A stall of the input has no factor. It must show in the data wait, minus its change in uninjected steps, as if ln f. The
+wait is seen in one pass of instrumented steps, not in rounds, so that its bounds know nothing of how passes differ: it
+is judged where it must show alone.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import pandas as pd
 
 from kanstudy.analysis import intervals, results
 from kanstudy.analysis.attribution import FACTORS, baseline, factor_name, links
-from kanstudy.analysis.blocks import CHAIN
+from kanstudy.analysis.blocks import CHAIN, UNTRUSTED_ABOVE
 from kanstudy.analysis.intervals import Estimate
 from kanstudy.analysis.on_paper import on_paper
 from kanstudy.analysis.paired import PairedArms
@@ -122,6 +124,7 @@ class _Cause:
         self.injections = [parse(record.injection) for record in self.records]
         self.name = self.injections[0].cause
         self.own = EFFECTS.index(OWN_FACTOR[self.name] or DATA_WAIT)
+        self.trusted = all(PairedArms(record).blocks.trusted for record in (plain, *records))
         pairs = list(zip(self.records, self.injections, strict=True))
         base = [_effects(plain, step_s(record)) for record in self.records]
         paper = [_expected(plain, injection, step_s(record)) for record, injection in pairs]
@@ -173,10 +176,10 @@ def _confusion(causes: Sequence[_Cause]) -> pd.DataFrame:
             row: dict[str, object] = {"cause": cause.name, "effect": effect, "own": i == cause.own}
             rows.append(row | {"response": float(response[i]), "expected": float(expected[i])})
             value, n = np.exp(response[i] - expected[i]), min(map(_rounds, cause.records))
-            # a scale on which `simultaneous` takes logarithms
-            unexpected.append(
-                intervals.no_interval(value, n) if draws is None else intervals.of_draws(value, np.exp(draws[i]), n)
-            )
+            if draws is None or (effect == DATA_WAIT and i != cause.own):
+                unexpected.append(intervals.no_interval(value, n))
+            else:  # a scale on which `simultaneous` takes logarithms
+                unexpected.append(intervals.of_draws(value, np.exp(draws[i]), n))
     frame = pd.DataFrame(rows, columns=_CONFUSION).astype({"response": float, "expected": float})
     bounded = np.array([estimate.draws is not None for estimate in unexpected], dtype=bool)
     bounds = np.full((len(rows), 2), np.nan)
@@ -189,14 +192,17 @@ def _confusion(causes: Sequence[_Cause]) -> pd.DataFrame:
 
 def _verdict(cause: _Cause, rows: pd.DataFrame) -> dict[str, object]:
     table: list[dict[str, Any]] = [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
-    (own,), others = [row for row in table if row["own"]], [row for row in table if not row["own"]]
+    (own,) = (row for row in table if row["own"])
+    others = [row for row in table if not row["own"] and row["effect"] != DATA_WAIT]
     largest = max(others, key=lambda row: abs(_apart(row)))
     within = max(abs(row[end] - row["expected"]) for row in others for end in ("low", "high"))
     slope = cause.slope()
     where = "the data wait" if OWN_FACTOR[cause.name] is None else factor_name(own["effect"])
     leaks = [f"{factor_name(row['effect'])} ({_apart(row):+.2f} of it)" for row in others if row["told"]]
     lands = False
-    if np.isnan(within):
+    if not cause.trusted:
+        text = f"cannot be told: above {UNTRUSTED_ABOVE:.0%} of the rounds of one of its records were disturbed"
+    elif np.isnan(within):
         text = f"cannot be told: fewer than {intervals.BOOTSTRAP_FROM} undisturbed rounds, too few for bounds"
     elif own["low"] <= 0:
         text = f"not found in {where}: the bounds of the response hold 0"

@@ -62,8 +62,9 @@ def guidelines(
 
 
 def _ranks(frame: pd.DataFrame, what: str) -> Iterator[dict]:
-    """The most ranks at which the whole interval of E is above a threshold, for every size up to it."""
-    for (series,), curve in _by(frame, ["series"]):
+    """The most ranks at which the whole interval of E is above a threshold, for every size up to it; of KANs, beside
+    which MLPs are only controls."""
+    for (series,), curve in _by(frame[frame["model"] == "kan"] if len(frame) else frame, ["series"]):
         curve = curve[curve["world_size"] > 1].dropna(subset="efficiency").sort_values("world_size")
         if curve.empty:
             continue

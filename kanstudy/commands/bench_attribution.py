@@ -33,7 +33,7 @@ def attribution(
     """Put known causes of lost efficiency into real runs on two ranks, and see whether the attribution finds them.
 
     One launch measures every cause at several doses, and the same step with nothing put in, in shuffled rounds; each
-    must land in its own factor and in no other. Takes about a quarter of an hour on two cores (--quick: four minutes),
+    must land in its own factor and in no other. Takes about twelve minutes on two cores (--quick: four),
     and the machine should do nothing else meanwhile. What is measured already is not measured again.
 
     \b

@@ -35,7 +35,7 @@ class Cluster:
     those of the job that makes the report, on one core. With `requeue` a preempted job begins again by itself.
 
     `placements` may add "spread" to "packed": groups of ranks on as many nodes as there are, beside those that fill
-    node after node (2 ranks: 1x2 and 2x1; 4 ranks: 2x2 and 4x1), where the two differ.
+    node after node (2 ranks: 1x2 and 2x1; 4 ranks: 2x2 and 4x1), where the two differ and each node has as many.
     """
 
     nodes: int = key()
@@ -75,9 +75,10 @@ class Cluster:
             if point.experiment == "operator_scaling":
                 yield replace(point, placement=self.placements[0])
                 continue
-            hosts = {name: self.hosts(point.world_size, name) for name in ("packed", "spread")}
+            packed, spread = (self.hosts(point.world_size, name) for name in ("packed", "spread"))
             for name in self.placements:
-                if name == "packed" or hosts["spread"] != hosts["packed"] or "packed" not in self.placements:
+                is_another = spread != packed and point.world_size % spread == 0  # 2+2+1+1 compares with nothing
+                if name == "packed" or is_another or "packed" not in self.placements:
                     yield replace(point, placement=name)
 
     def hosts(self, world_size: int, placement: str) -> int:

@@ -37,7 +37,7 @@ _PLAIN = PointSpec(
     operator="auto",
     comm_hook="allreduce",  # a hook in every arm of DDP, also where nothing is put in
     phase_steps=12,  # enough for an interval of the data wait
-    block_s=0.2,
+    block_s=0.15,  # short, and many: noise is between blocks, and records stay small
     warmup_steps=5,
     warmup_s=0.05,
 )

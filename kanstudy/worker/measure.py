@@ -190,7 +190,7 @@ class Measurement:
         self.blocks_done += blocks
 
     def _out_of_time(self, needed_s: float) -> bool:
-        """Whether the next piece of work would end after the deadline, or was asked to end before: by rank 0's clock."""
+        """Whether the next piece of work would end after the deadline by rank 0's clock, or it was asked to end."""
         deadline = self.run.deadline_unix_s
         is_over = interruption.is_asked() or (deadline is not None and time.time() + needed_s > deadline)
         return bool(self.ranks.from_rank_0(is_over))

@@ -47,6 +47,9 @@ def test_there_is_a_row_for_every_cause_dose_and_effect(found: DoseResponse) -> 
     assert found.confusion.groupby("cause")["own"].sum().eq(1).all()
     own = found.confusion[found.confusion["own"]]
     assert own["expected"].to_numpy(float) == pytest.approx(1)
+    unbounded = found.confusion[found.confusion["low"].isna()]
+    assert set(unbounded["effect"]) == {DATA_WAIT}
+    assert not unbounded["own"].any()
 
 
 @pytest.mark.parametrize(("cause", "claimed"), [("jitter", "slow_link"), ("ddp_cost", "contention")])
@@ -84,6 +87,15 @@ def test_too_few_rounds_have_no_verdict() -> None:
     assert not row["lands"]
     assert row["verdict"].startswith("cannot be told: fewer than 12")
     assert np.isnan(row["slope_low"])
+
+
+def test_disturbed_rounds_have_no_verdict() -> None:
+    records = simulated(["slow_link"])
+    for item in records[1].arms["ddp"].rounds[:4]:
+        item.foreign_cpu_share = [0.9, 0.9]
+    (row,) = dose_response(records).verdicts.to_dict("records")
+    assert not row["lands"]
+    assert row["verdict"].startswith("cannot be told: above 20% of the rounds")
 
 
 def test_what_cannot_be_used_is_listed_with_the_reason() -> None:

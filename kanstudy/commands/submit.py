@@ -1,0 +1,89 @@
+"""`kanstudy submit`: the study as a job of a cluster."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from kanstudy.commands.errors import BadInput
+from kanstudy.study.batch import NOTEBOOKS
+
+EXIT_CODES = """\b
+Exit codes:
+  0  submitted, or there is nothing left to measure
+  2  the command or the profile cannot be used, or Slurm refused; its own words are shown"""
+
+
+@click.command(epilog=EXIT_CODES)
+@click.option("--profile", required=True, metavar="P", help="finisterrae3, or a path to your .toml with a [cluster]")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="EXPERIMENT",
+    type=click.Choice(list(NOTEBOOKS)),
+    help=f"this experiment alone; may be repeated: {', '.join(NOTEBOOKS)}",
+)
+@click.option("--results-dir", default="", metavar="D", help="where the records go  [default: results/<profile>]")
+@click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="rounds a point  [default: the profile's]")
+@click.option(
+    "--launches",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="L",
+    help="separate launches, each with all rounds; a number to quote rests on at least 5  [default: 1]",
+)
+@click.option("--dry-run", is_flag=True, help="show the plan, its cost and the sbatch command; neither needs Slurm")
+def submit(
+    profile: str, only: tuple[str, ...], results_dir: str, rounds: int | None, launches: int, dry_run: bool
+) -> None:
+    """Submit the study to Slurm: one job that measures, and one after it that makes notebooks and report.
+
+    The job asks for the largest world size once, and measures every smaller one on the same nodes. What has its final
+    record is not measured again: after a time limit, or when jobs have failed, submit in the same way.
+
+    \b
+    Examples:
+      kanstudy submit --profile finisterrae3 --dry-run
+      kanstudy submit --profile mycluster.toml --only strong_scaling --launches 5
+    """
+    from kanstudy.study import costs, experiments, slurm, submission
+    from kanstudy.study import profile as profiles
+    from kanstudy.study import submit as submitting
+    from kanstudy.study.folder import FolderError
+
+    try:
+        loaded = profiles.load_profile(profile)
+        if loaded.cluster is None:
+            raise profiles.ProfileError(f"{loaded.path}: has no [cluster], and is measured here: kanstudy run")
+        plans = {
+            name: experiments.plan(loaded, name, rounds or 0, launches, "none")
+            for name in NOTEBOOKS
+            if not only or name in only
+        }
+        for name, plan in plans.items():
+            if not plan.points and name in only:
+                raise profiles.ProfileError(plan.note)
+        plans = {name: plan for name, plan in plans.items() if plan.points}
+        results = profiles.results_dir(loaded, results_dir).absolute()
+        figures = results / "figures" if results_dir else profiles.figures_dir(loaded)
+        if dry_run:
+            left = submission.unfinished(plans, results)
+            click.echo(costs.plan_text(left, loaded) if left else "Every planned point has its final record")
+            click.echo("\nWithout --dry-run, RUN being a folder of its own:")
+            click.echo(shlex.join(submitting.command_to_show(loaded, results)))
+            return
+        run = submitting.submit(plans, loaded, results, figures, click.echo)
+    except (profiles.ProfileError, submitting.AlreadySubmittedError, slurm.SlurmError, FolderError) as error:
+        raise BadInput(str(error)) from error
+    except OSError as error:
+        raise BadInput(f"{error.filename}: cannot be written: {error.strerror}") from error
+    if run is not None:
+        named = shlex.join(["--profile", profile, *(["--results-dir", results_dir] if results_dir else [])])
+        click.echo(f"How far it is: kanstudy collect {named}")
+        click.echo(f"What it says:  tail -f {_short(run.folder)}/job-*.out")
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -1,0 +1,234 @@
+"""Submitting without Slurm: the commands to the letter, the plan and its cost, the run folder, who is refused."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from profiles_for_tests import STRONG, write
+
+from kanstudy import cli
+from kanstudy.record import Arm, Round, blank_record, write_record
+from kanstudy.spec import RunSpec, data_key
+from kanstudy.study import costs, experiments, slurm, submission, submit
+from kanstudy.study.cluster import read_cluster
+from kanstudy.study.plan import ExperimentPlan
+from kanstudy.study.profile import Profile, load_profile
+
+MACHINE = '[machine]\ndevice = "cpu"\nworld_sizes = [1, 2, 4]\n'
+CLUSTER = '[cluster]\nnodes = 2\nranks_per_node = 2\ntime_limit = "01:00:00"\n'
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Profile:
+    return load_profile(write(tmp_path, STRONG, MACHINE, CLUSTER, study="rounds = 1"))
+
+
+def plans_of(profile: Profile) -> dict[str, ExperimentPlan]:
+    return {"strong_scaling": experiments.plan(profile, "strong_scaling", launcher="none")}
+
+
+def finish(plan: ExperimentPlan, results: Path, number: int, status: str = "ok") -> None:
+    """A final record for one point of the plan."""
+    point = plan.points[number]
+    run = RunSpec(
+        profile="tiny",
+        experiment=plan.experiment,
+        points=(point,),
+        data_files={data_key(point): "x"},
+        results_dir=str(results),
+        progress_file="x",
+        rounds={point.point_id: plan.rounds[point.point_id]},
+    )
+    record = blank_record(point, run, status)
+    block = Round(
+        launch=0,
+        attempt=1,
+        index=0,
+        order=0,
+        active_ranks=[0],
+        rank_step_times_s=[[0.1]],
+        rank_block_times_s=[0.1],
+        reference_kernel_s=[0.1],
+        foreign_cpu_share=[None],
+        minor_faults=[None],
+        started_utc="",
+    )
+    record.arms = {arm: Arm(rounds=[block]) for arm in point.arms}
+    write_record(record, results)
+
+
+def test_the_sbatch_command_for_finisterrae3():
+    cluster = load_profile("finisterrae3").cluster
+    command = slurm.study_command(cluster, "finisterrae3", Path("/store/my run"), Path("slurm/study.sbatch"))
+    assert shlex.join(command) == (
+        "sbatch --parsable --job-name=kanstudy-finisterrae3 --nodes=4 --ntasks-per-node=2 --cpus-per-task=32"
+        " --gres=gpu:a100:2 --time=06:00:00 --partition=short '--output=/store/my run/job-%j.out' --open-mode=append"
+        " --signal=B:USR1@120 --requeue --mem=240G slurm/study.sbatch '/store/my run'"
+    )
+
+
+def test_the_report_waits_for_the_job_however_it_ends_and_asks_for_one_core():
+    cluster = load_profile("finisterrae3").cluster
+    command = slurm.report_command(cluster, "finisterrae3", Path("/r"), Path("slurm/report.sbatch"), "17")
+    assert shlex.join(command) == (
+        "sbatch --parsable --dependency=afterany:17 --job-name=kanstudy-finisterrae3-report --nodes=1 --ntasks=1"
+        " --cpus-per-task=1 --time=00:30:00 --partition=short --output=/r/report-%j.out --mem=8G slurm/report.sbatch /r"
+    )
+
+
+def test_the_profile_says_how_gpus_are_asked_for_and_whether_to_begin_again():
+    minimal = {"nodes": 1, "ranks_per_node": 2, "time_limit": "01:00:00"}
+    cluster = read_cluster(minimal | {"gpus_per_node": "a100:2", "requeue": False, "account": "me", "qos": "low"}, "x")
+    command = slurm.study_command(cluster, "x", Path("/50%/r"), Path("s"))
+    assert {"--gpus-per-node=a100:2", "--no-requeue", "--account=me", "--qos=low"} <= set(command)
+    assert "--output=/50%%/r/job-%j.out" in command
+    assert not any(word.startswith(("--gres", "--partition", "--requeue")) for word in command)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1-02:03:04", 93784), ("02:03:04", 7384), ("3:04", 184), ("0:00", 0), ("UNLIMITED", None), ("", None)],
+)
+def test_the_time_left_in_the_words_of_squeue(text, seconds):
+    assert slurm.parse_time_left(text) == seconds
+
+
+def test_the_run_folder_holds_all_that_the_job_needs(profile, tmp_path):
+    plans = plans_of(profile)
+    written = submission.write(plans, profile, tmp_path / "r", tmp_path / "f", "the plan")
+    profile.path.write_text("edited later")
+    read = submission.read(written.folder)
+    assert read.plans["strong_scaling"].points == plans["strong_scaling"].points
+    assert read.plans["strong_scaling"].rounds == plans["strong_scaling"].rounds
+    assert (read.cluster, read.profile.machine) == (profile.cluster, profile.machine)
+    assert (read.profile.name, read.profile.backend, read.profile.world_sizes) == ("tiny", "gloo", (1, 2, 4))
+    assert (read.results, read.figures, read.code) == (tmp_path / "r", tmp_path / "f", written.code)
+    assert "global_batch_size = 8" in (written.folder / "profile.toml").read_text()
+    assert (written.folder / "plan.txt").read_text() == "the plan\n"
+
+
+def test_set_up_lines_come_first_and_variables_are_taken_as_they_are(tmp_path):
+    values = {"nodes": 1, "ranks_per_node": 1, "time_limit": "01:00:00"}
+    values |= {"setup": ["HERE=/sc", "false || true"], "environment": {"A": "$HOME `x` 'y' \"z\""}}
+    cluster = read_cluster(values | {"scratch": "$HERE/me"}, "x")
+    script = tmp_path / "setup.sh"
+    script.write_text(submission.setup(cluster, tmp_path / "a b", "/my python"))
+    shown = 'printf \'%s\\n\' "$A" "$TRITON_CACHE_DIR" "$PYTHONPATH" "$KANSTUDY_PYTHON"'
+    command = ["bash", "-euc", f'. "$0"; {shown}', str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin"})
+    assert done.stdout.splitlines() == [
+        "$HOME `x` 'y' \"z\"",
+        "/sc/me/kanstudy/triton",
+        str(tmp_path / "a b"),
+        "/my python",
+    ]
+
+
+def test_only_what_has_no_final_record_is_left(profile, tmp_path):
+    plans = plans_of(profile)
+    plan = plans["strong_scaling"]
+    finish(plan, tmp_path, 0)
+    finish(plan, tmp_path, 1, "oom")
+    finish(plan, tmp_path, 2, "failed")
+    left = submission.unfinished(plans, tmp_path)
+    assert left["strong_scaling"].points == plan.points[2:]
+    finish(plan, tmp_path, 2)
+    assert submission.unfinished(plans, tmp_path) == {}
+
+
+def test_the_cost_counts_the_ranks_that_wait(profile):
+    plans = plans_of(profile)
+    plan = plans["strong_scaling"]
+    found = costs.estimate(plans, 4)
+    waiting = sum(plan.point_s(point) * (4 - point.world_size) for point in plan.points)
+    assert found.idle_share == pytest.approx(waiting / (found.time_s * 4))
+    assert found.device_hours == pytest.approx(found.time_s * 4 / 3600)
+    assert 0 < found.idle_share < 1
+
+
+def test_the_plan_says_when_the_time_limit_is_short(tmp_path):
+    short = CLUSTER.replace("01:00:00", "00:03:00")
+    path = write(tmp_path, STRONG, MACHINE, short, "[device]\nprice_per_hour = 500.0", study="rounds = 5")
+    profile = load_profile(path)
+    text = costs.plan_text(plans_of(profile), profile)
+    assert "more than time_limit = '00:03:00' leaves" in text
+    assert "on nodes x ranks: 1x1, 1x2, 2x2" in text
+    assert " EUR" in text
+
+
+def test_a_dry_run_needs_no_slurm_and_leaves_nothing(profile, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    results = tmp_path / "results"
+    arguments = ["submit", "--profile", str(profile.path), "--dry-run", "--results-dir", str(results)]
+    result = CliRunner().invoke(cli.main, arguments)
+    assert result.exit_code == 0, result.output
+    assert "strong_scaling: 3 points, 1 rounds" in result.output
+    assert result.output.splitlines()[-1].startswith("sbatch --parsable --job-name=kanstudy-tiny --nodes=2")
+    assert not results.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--profile", "smoke"], "has no [cluster]"),
+        (["--profile", "finisterre3"], "did you mean 'finisterrae3'"),
+        (["--profile", "tiny.toml", "--only", "weak_scaling"], "has no series [[study.weak_scaling]]"),
+    ],
+)
+def test_what_cannot_be_submitted_is_said(profile, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli.main, ["submit", *arguments])
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_without_slurm_nothing_is_left_that_looks_submitted(profile, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(slurm.SlurmError, match="sbatch: not found: submit on a login node"):
+        submit.submit(plans_of(profile), profile, tmp_path / "r", tmp_path / "f", lambda line: None)
+    assert submission.read_jobs(tmp_path / "r") == {}
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Commands named like Slurm's: each logs how it was called and answers what `answers/<name>` holds."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sbatch", "squeue", "sacct"):
+        script = folder / name
+        script.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/{name}.calls"\ncat "{tmp_path}/{name}.answer"\n')
+        script.chmod(0o755)
+        (tmp_path / f"{name}.answer").write_text("")
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    (tmp_path / "sbatch.answer").write_text("42;mycluster\n")
+    return tmp_path
+
+
+def test_submitting_twice_while_the_job_lives_is_refused(profile, stand_in):
+    results = stand_in / "r"
+    first = submit.submit(plans_of(profile), profile, results, stand_in / "f", lambda line: None)
+    assert submission.read_jobs(results) == {first.folder: {"study": "42", "report": "42"}}
+    calls = (stand_in / "sbatch.calls").read_text().splitlines()
+    assert "--dependency=afterany:42" in calls[1]
+    assert json.loads((first.folder / "commands.json").read_text())["study"][0] == "sbatch"
+    (stand_in / "squeue.answer").write_text("PENDING\n")
+    with pytest.raises(submit.AlreadySubmittedError, match=r"job 42 \(PENDING\)"):
+        submit.submit(plans_of(profile), profile, results, stand_in / "f", lambda line: None)
+    (stand_in / "squeue.answer").write_text("")
+    (stand_in / "sacct.answer").write_text("TIMEOUT\n")
+    assert submit.submit(plans_of(profile), profile, results, stand_in / "f", lambda line: None) is not None
+
+
+def test_nothing_is_submitted_where_nothing_is_left(profile, stand_in):
+    plans = plans_of(profile)
+    for number in range(3):
+        finish(plans["strong_scaling"], stand_in / "r", number)
+    said: list[str] = []
+    assert submit.submit(plans, profile, stand_in / "r", stand_in / "f", said.append) is None
+    assert said == ["Every planned point has its final record: nothing is submitted"]
+    assert not (stand_in / "sbatch.calls").exists()
