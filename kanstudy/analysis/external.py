@@ -116,7 +116,7 @@ def analyse(
         repeats=pd.DataFrame(dots, columns=[*keys, "world_size", *RATIOS]),
         keys=keys,
         columns=columns,
-        scaling=" and ".join(sorted({scaling_of(key) for key in series} - {""})),
+        scaling=" and ".join(sorted({scaling_of(row.key) for row in rows} - {""})),
         planned=len(frame),
         notes=(*columns.notes, *_notes(columns, series, differences, rows)),
     )
@@ -176,8 +176,9 @@ def _baseline_told(found: Point, at_one: Sequence[Row], stated: Mapping[str, str
 
 
 def _crossing(found: Point, columns: Columns, differences: Differences) -> list[str]:
-    """Text and dates that were left out of the keys and differ among a point's rows, or from its baseline's."""
-    inside = [name for name in differences.among(found.rows) if name in columns.texts]
+    """What was left out of the keys and differs among a point's rows (text, dates, whole numbers, which may be
+    settings), or from its baseline's (text and dates: counts grow with the ranks)."""
+    inside = [name for name in differences.among(found.rows) if name in columns.texts | columns.counts]
     told = [f"its rows differ in {', '.join(inside)}"] if inside else []
     if found.base is not None and found.base is not found:
         across = [name for name in differences.among([*found.rows, *found.base.rows]) if name in columns.texts]
@@ -223,11 +224,26 @@ def _notes(
         notes.append(f"repeats of one point differ in {', '.join(differ)}")
     if any(not found.rate.has_interval for found in repeated):
         notes.append("a ratio has an interval only if both its points have at least 6 repeats")
-    if len(series) == len(points) > 1 and any(found.base is None for found in points):
-        single = [name for name in columns.keys if len({differences.values([name], row) for row in rows}) == len(rows)]
-        which = f": {', '.join(single)} differs in every row" if single else ""
+    sizes = {found.world_size for found in points}
+    if len(series) == len(points) and len(sizes) > 1 and all(found.base in (None, found) for found in points):
+        used = [row for found in points for row in found.rows]
+        single = [name for name in columns.keys if _is_apart(name, used, differences)]
+        which = f": {', '.join(single)} has other values at every world size" if single else ""
         notes.append(f"no series has two world sizes{which}; leave out of the keys, with --by, what is no setting")
+    for place, name in enumerate(columns.keys):
+        blank = [row for row in rows if row.key[place] is None]
+        if 0 < len(blank) < len(rows):
+            told = f"{name} is blank in {row_list(blank)}: blank is a value of its own"
+            notes.append(f"{told}; write it into every row where the value above is meant")
     varying = [name for name in differences.among(rows) if "samples" in plain_name(name)]
     if varying and not _is_rate(columns):
         notes.append(f"{varying[0]} varies: if the time is for so many samples, say --map {varying[0]}=samples")
     return notes
+
+
+def _is_apart(name: str, rows: Sequence[Row], differences: Differences) -> bool:
+    """Whether no value of a column is there at two world sizes."""
+    sizes: dict[Key, set[int]] = {}
+    for row in rows:
+        sizes.setdefault(differences.values([name], row), set()).add(row.world_size)
+    return all(len(found) == 1 for found in sizes.values())

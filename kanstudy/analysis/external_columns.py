@@ -27,6 +27,8 @@ _TIMES = {"time", "times", "runtime", "walltime", "wallclock", "elapsed", "durat
 _NO_TIME = {"start", "end", "stamp", "date"}
 _SPREADS = {"std", "stdev", "sd", "sem", "err", "error", "var", "cv", "ci", "min", "max", "low", "high", "p95", "p99"}
 _LABELS = {"date", "datetime", "timestamp", "day", "month", "year", "version", "precision"}
+_GROUPED = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
+_CLOCK = re.compile(r"((?P<days>\d+)-)?(?P<h>\d+):(?P<min>[0-5]\d):(?P<s>[0-5]\d(\.\d+)?)")
 _NO_VALUE = {"error", "err", "fail", "failed", "oom", "timeout", "n/a", "na", "nan", "none", "null", "-", "--", "?"}
 
 _WORLD_SIZE = re.compile(
@@ -48,7 +50,8 @@ class Columns:
     """The columns of a table by what they mean.
 
     `ignored` have no meaning here; `texts` are those of them that hold text or dates, which a caller left out of the
-    keys. `unit_s` is the time column's unit in seconds, None if unknown.
+    keys, `counts` those of whole numbers, of which some may be settings. `unit_s` is the time column's unit in
+    seconds, None if unknown.
     """
 
     world_size: str
@@ -59,14 +62,17 @@ class Columns:
     keys: tuple[str, ...]
     ignored: tuple[str, ...]
     texts: frozenset[str]
+    counts: frozenset[str]
     unit_s: float | None
     notes: tuple[str, ...]
 
 
 def number(cell: object) -> float:
-    """A cell as a number, NaN if it is none. Text must be a plain decimal number."""
+    """A cell as a number, NaN if it is none. Text must be a plain decimal number; commas may group thousands."""
     if isinstance(cell, bool | np.bool_) or is_missing(cell):
         return math.nan
+    if isinstance(cell, str) and _GROUPED.fullmatch(cell):
+        cell = cell.replace(",", "")
     try:
         return float(cell) if "_" not in str(cell) else math.nan  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -74,9 +80,13 @@ def number(cell: object) -> float:
 
 
 def seconds(cell: object, unit_s: float | None) -> float:
-    """A time in seconds: of a number in the column's unit (1 if unknown), or of text that names its own (`162 ms`)."""
+    """A time in seconds: of a number in the column's unit (1 if unknown), or of text that names its own, as `162 ms`,
+    or is a clock's, as `1:30:00` and Slurm's `1-06:00:00`."""
     if isinstance(cell, pd.Timedelta):
         return cell.total_seconds()
+    if isinstance(cell, str) and (clock := _CLOCK.fullmatch(cell)):
+        hours = 24 * int(clock["days"] or 0) + int(clock["h"])
+        return 3600.0 * hours + 60 * int(clock["min"]) + float(clock["s"])
     found = re.fullmatch(r"([-+.\deE]+)\s*([a-zµ]+)", cell) if isinstance(cell, str) else None
     if found and found[2].replace("µ", "u") in _UNITS:
         return number(found[1]) * _UNITS[found[2].replace("µ", "u")]
@@ -96,6 +106,7 @@ def label(cell: object) -> str | None:
 
 def plain_name(name: str) -> str:
     """A column's name in lower case, words joined by `_`: `Time (ms)` is time_ms, `img/s` is img_per_s."""
+    name = re.sub(r"[(\[]\s*min\s*[)\]]", "_minutes", name, flags=re.IGNORECASE)  # without brackets it is a minimum
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).replace("µ", "u").replace("/", "_per_").lower()
     return re.sub(r"[^a-z0-9]+", "_", words).strip("_")
 
@@ -125,9 +136,10 @@ def understand(
             notes.append(f"{found[0]} is taken as {role}")
             return found[0]
         what = f"{_listed(found)} could each be" if found else "no column can be told to be"
+        row = "" if found else " (a row of the table must be one measurement, and tell its number of ranks)"
         raise ExternalError(
             f"{where}: {what} the {role.replace('_', ' ')}: name it with --map COLUMN={role}, "
-            f"COLUMN one of {_listed(found or is_free)}"
+            f"COLUMN one of {_listed(found or is_free)}{row}"
         )
 
     world_size = given.get("world_size") or [guess("world_size", lambda name: _counts_ranks(frame, name))]
@@ -135,6 +147,11 @@ def understand(
     kind = next((role for role in MEASURES if role in given), "")
     if not kind:
         kind = _kind(frame, is_free, given)
+        if not kind:
+            raise ExternalError(
+                f"{where}: no column of plain numbers can be told to be what was measured: name it with --map "
+                f"COLUMN=throughput, throughput_per_rank or time, COLUMN one of {_listed(is_free)}"
+            )
         given[kind] = [guess(kind, lambda name: _measures(frame, name) == kind)]
     measure = given[kind][0]
     repeats = tuple(given.get("repeat", ()))
@@ -148,23 +165,32 @@ def understand(
         keys = _keys(names, by, taken, where)
     ignored = tuple(name for name in names if name not in taken and name not in keys)
     texts = frozenset(name for name in ignored if is_label(frame[name], name))
+    counts = frozenset(name for name in ignored if name not in texts and _is_whole(frame[name]))
     unit_s = time_unit(measure) if kind == "time" else None
     samples = given.get("samples", [None])[0]
-    return Columns(world_size[0], measure, kind, samples, repeats, keys, ignored, texts, unit_s, tuple(notes))
+    return Columns(world_size[0], measure, kind, samples, repeats, keys, ignored, texts, counts, unit_s, tuple(notes))
 
 
 def is_text(column: pd.Series) -> bool:
-    """Whether a column holds text or dates: any value that is no number, words such as ERROR and missing ones aside."""
+    """Whether a column holds text or dates: any value that is no figure, aside from missing ones, words such as ERROR
+    and the column's own name, where a header stands between the rows."""
     cells = [cell for cell in column if not is_missing(cell)]
-    valued = [cell for cell in cells if not (isinstance(cell, str) and cell.lower() in _NO_VALUE)]
+    no_value = {*_NO_VALUE, str(column.name).lower()}
+    valued = [cell for cell in cells if not (isinstance(cell, str) and cell.lower() in no_value)]
     if not valued:
         return bool(cells)
-    return any(math.isnan(number(cell)) for cell in valued)
+    return not all(_is_figure(cell) for cell in valued)
 
 
 def is_label(column: pd.Series, name: str) -> bool:
     """Text or a date, or numbers that name a version or a date."""
     return is_text(column) or bool(_LABELS & set(plain_name(name).split("_")))
+
+
+def _is_figure(cell: object) -> bool:
+    """Whether a cell is a number, a share, a speed-up or a time: `3.9`, `97.5 %`, `3.9x`, `162 ms`."""
+    plain = re.sub(r"\s*[%x×]$", "", cell) if isinstance(cell, str) else cell
+    return not (math.isnan(number(plain)) and math.isnan(seconds(cell, None)))
 
 
 def _given(names: Sequence[str], roles: Mapping[str, str], where: str) -> dict[str, list[str]]:
@@ -187,11 +213,12 @@ def _given(names: Sequence[str], roles: Mapping[str, str], where: str) -> dict[s
 
 
 def _kind(frame: pd.DataFrame, names: Sequence[str], given: Mapping[str, Sequence[str]]) -> str:
-    """What was measured: throughput where a column tells it, since a time needs to know for how much work it is."""
+    """What was measured: throughput where a column tells it, since a time needs to know for how much work it is; "" if
+    no column tells anything."""
     if "samples" in given:
         return "time"
     found = {_measures(frame, name) for name in names}
-    return next((kind for kind in MEASURES if kind in found), "throughput")
+    return next((kind for kind in MEASURES if kind in found), "")
 
 
 def _keys(names: Sequence[str], by: Iterable[str], taken: set[str], where: str) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Reading tables that others wrote, cell by cell as they stand: nothing is converted here, so nothing is lost.
 
-Text tables give text cells, stripped, with `None` where a cell is empty. What a cell means is decided where it is used.
+Text tables give text cells, stripped, with `None` where a cell is empty. What a cell means is decided where it is used,
+but for decimal commas, which the whole table tells.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+_DELIMITERS = ",;\t|"
+_GROUPED_BY_POINTS = re.compile(r"[-+]?\d{1,3}(\.\d{3})+")
+_DECIMAL_COMMA = re.compile(r"[-+]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 _LARGEST = 256 * 2**20
 """Bytes, unpacked: a table of results is far smaller; a file that unpacks to more would fill the memory."""
 
@@ -41,7 +45,10 @@ def read_table(path: Path | str) -> pd.DataFrame:
     path = Path(path)
     if not is_table(path):
         kinds = ", ".join(_READERS)
-        raise ExternalError(f"{path}: its name must end with {kinds} (text also with .gz)")
+        raise ExternalError(
+            f"{path}: its name must end with {kinds} (text also with .gz), or it must be a log with the heading of "
+            "nccl-tests, '# size ... time algbw busbw'"
+        )
     content = read_bytes(path)
     try:
         frame = _READERS[_kind(path)](content)
@@ -86,7 +93,7 @@ def as_text(content: bytes) -> str:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
         byte = content[error.start : error.start + 1].hex()
-        raise ExternalError(f"is not UTF-8 text: byte {error.start + 1} is 0x{byte}") from error
+        raise ExternalError(f"is not UTF-8 text: byte {error.start + 1} is 0x{byte}: save it as UTF-8") from error
     if "\0" in text:
         raise ExternalError(f"is not text: character {text.index(chr(0)) + 1} is 0x00")
     return text
@@ -111,13 +118,14 @@ def _tsv(content: bytes) -> pd.DataFrame:
 
 
 def _delimited(text: str, delimiter: str = "") -> pd.DataFrame:
-    """Rows of text between delimiters (a comma, or what the header has instead); comments above the header go."""
+    """Rows of text between delimiters (a comma, or what the header has instead). Comments go: what is above the header,
+    and lines below it that begin with # and have not as many cells."""
     lines = text.splitlines(keepends=True)
     if not text.strip():
         raise ExternalError("is empty: must have a header and rows")
     start = _header_line(lines)
     lines[start] = lines[start].lstrip("# ")
-    delimiter = delimiter or next((mark for mark in ",;\t" if mark in lines[start]), ",")
+    delimiter = delimiter or next((mark for mark in _DELIMITERS if mark in lines[start]), ",")
     reader = csv.reader(io.StringIO("".join(lines[start:]), newline=""), delimiter=delimiter, strict=True)
     try:
         rows = [([cell.strip() for cell in row], start + reader.line_num) for row in reader]
@@ -132,12 +140,21 @@ def _delimited(text: str, delimiter: str = "") -> pd.DataFrame:
     for row, line in rows[1:]:
         while len(row) > len(names) and not row[-1]:
             row.pop()
-        if len(row) != len(names):
+        if len(row) != len(names) and not row[0].startswith("#"):
             raise ExternalError(
-                f"line {line} has {len(row)} cells, the header {len(names)}: must be equally many "
-                f"(a cell that holds {delimiter!r} needs quotes)"
+                f"line {line} has {len(row)} cells, the header in line {rows[0][1]} has {len(names)}: must be equally "
+                f"many (a cell that holds {delimiter!r} needs quotes)"
             )
-    return pd.DataFrame([[cell or None for cell in row] for row, _ in rows[1:]], columns=names, dtype=object)
+    cells = [row for row, _ in rows[1:] if len(row) == len(names)]
+    if delimiter == ";" and any(_DECIMAL_COMMA.fullmatch(cell) for row in cells for cell in row):
+        cells = [[_with_point(cell) for cell in row] for row in cells]
+    return pd.DataFrame([[cell or None for cell in row] for row in cells], columns=names, dtype=object)
+
+
+def _with_point(cell: str) -> str:
+    """`1.234,5` as `1234.5`: where commas are decimal, points group thousands."""
+    is_number = _DECIMAL_COMMA.fullmatch(cell) or _GROUPED_BY_POINTS.fullmatch(cell)
+    return cell.replace(".", "").replace(",", ".") if is_number else cell
 
 
 def _header_line(lines: Sequence[str]) -> int:
@@ -145,7 +162,7 @@ def _header_line(lines: Sequence[str]) -> int:
     is_text = [bool(line.strip()) and not line.lstrip().startswith("#") for line in lines]
     first = is_text.index(True) if True in is_text else 0
     here, above = (re.sub(r'"[^"]*"', "", line) for line in (lines[first], lines[first - 1] if first else ""))
-    is_heading = above.startswith("#") and any(here.count(mark) == above.count(mark) > 0 for mark in ",;\t")
+    is_heading = above.startswith("#") and any(here.count(mark) == above.count(mark) > 0 for mark in _DELIMITERS)
     return first - 1 if is_heading else first
 
 
@@ -176,9 +193,20 @@ def _json_lines(content: bytes) -> pd.DataFrame:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
+    except ExternalError:
+        raise
     except (ValueError, RecursionError) as error:
         raise ExternalError(f"cannot be read as JSON: {first_line(error)}") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, in which a name must not be there twice: only the last would be kept."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = max(found, key=[name for name, _ in pairs].count)
+        raise ExternalError(f"an object of its JSON has {twice!r} twice: must be distinct")
+    return found
 
 
 def _records(rows: Sequence[Any]) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import math
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -19,8 +19,15 @@ from kanstudy.analysis.external_read import ExternalError
 from kanstudy.analysis.metrics import algorithm_bandwidth, bus_bandwidth
 
 HALVES = ("out-of-place", "in-place")
-_TAGS = re.compile(r"^(\[\d+,\d+\]<std\w+>:|\d+:)\s?")  # of mpirun --tag-output and srun --label
-_RANK = re.compile(r"#?\s*Rank\s+(\d+)\b")
+_TAGS = re.compile(
+    r"^((\[[^]\s]*\d+,\d+\]<std\w+>:"  # mpirun --tag-output
+    r"|\[\d+\]|\s*[\w.-]+:(?=\s)"  # mpiexec -l, srun --label, pdsh
+    r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:?\d\d)?\]?"  # timestamps of containers
+    r"|([A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d( \d{4}<std\w+>:)?"  # of ts, mpirun --timestamp-output
+    r")\s?)+"
+)
+_RANK = re.compile(r"#?\s*Rank\s+(\d{1,9})\b")
+_AVERAGE = re.compile(r"# Avg bus bandwidth\s*:\s*(\S+)")
 _BROKEN_ROW = re.compile(r"\s*\d+\s+\d+\s+(float|double|half|bfloat16|fp8|u?int)")
 _SIZES = {"size", "size_b", "size_bytes", "bytes", "message_bytes", "message_size_bytes"}
 _CSV_NAME = re.compile(
@@ -97,8 +104,10 @@ def parse_log(text: str, ranks: int | None = None, where: str = "log") -> NcclLo
     if any(unit != "us" for unit in units):
         raise ExternalError(f"{where}: times in ({units[0]}): must be in (us)")
     names = headings[0].lstrip("# ").split()
-    average = next((line.split(":")[1].strip() for line in lines if line.startswith("# Avg bus bandwidth")), "")
-    return _result(list(_halves(lines, names)), len(listed) or ranks, number(average), where)
+    average = next((found[1] for found in map(_AVERAGE.match, lines) if found), None)
+    result = _result(list(_halves(lines, names)), len(listed) or ranks, number(average), where)
+    ends_early = () if average else ("the log ends before its average busbw: sizes may be missing",)
+    return replace(result, notes=(*result.notes, *ends_early))
 
 
 def parse_table(frame: pd.DataFrame, ranks: int | None = None, where: str = "table") -> NcclLog:
@@ -139,11 +148,16 @@ def _halves(lines: Sequence[str], names: Sequence[str]) -> Iterator[_Half]:
     for place, line in enumerate(lines, start=1):
         cells = line.split()
         if len(cells) == len(names) and all(re.fullmatch(r"\d+", cell) for cell in cells[:2]):
+            what = dict(zip(names[: starts[0]], cells, strict=False))
+            redop, root = what.get("redop", ""), what.get("root", "-1")
+            why = f"is of no all-reduce: redop {redop}, root {root}" if redop == "none" or root != "-1" else ""
             for half, start in enumerate(starts[:2]):
                 end = (*starts[1:2], len(names))[half] if half < 1 else len(names)
                 found = dict(zip(names[start:end], cells[start:end], strict=True))
                 wrong = found.get("#wrong", "")
-                yield _Half(place, line, cells[0], bool(half), found["time"], found["algbw"], found["busbw"], wrong)
+                yield _Half(
+                    place, line, cells[0], bool(half), found["time"], found["algbw"], found["busbw"], wrong, why
+                )
         elif _BROKEN_ROW.match(line):
             problem = f"has {len(cells)} values, the heading {len(names)}: broken by another message"
             yield _Half(place, line, cells[0], False, "", "", "", "", problem)

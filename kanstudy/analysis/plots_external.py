@@ -35,14 +35,14 @@ def scaling(analysis: Analysis) -> Figure:
     More series than markers are split by one of their keys, a line of panels a value, so that the legend stays short;
     where no key does that, all are drawn grey and without names. Series without a baseline are not drawn.
     """
-    frame = analysis.efficiency
+    keys = {name: f"key {place}" for place, name in enumerate(analysis.keys)}  # apart from the names below
+    frame, repeats = (found.rename(columns=keys) for found in (analysis.efficiency, analysis.repeats))
     frame = frame[np.isfinite(frame["parallel_efficiency"].astype(float))]
     if frame.empty:
         return message("No series has a baseline, so there is no efficiency to show")
-    groups, names = _groups(frame, list(analysis.keys))
-    frame = frame.assign(series=names, group=groups)
-    frame["point_id"] = frame["series"] + frame["group"] + frame["world_size"].astype(str)
-    dots = analysis.repeats.merge(frame[[*analysis.keys, "world_size", "point_id"]])
+    groups, names = _groups(frame, list(keys.values()))
+    frame = frame.assign(series=names, group=groups, point_id=range(len(frame)))
+    dots = repeats.merge(frame[[*keys.values(), "world_size", "point_id"]])
     dots["disturbed"] = False
     lines = list(dict.fromkeys(groups))
     bases = set(frame["baseline_world_size"])

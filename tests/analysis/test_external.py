@@ -264,7 +264,8 @@ def test_columns_are_known_by_name(columns, world_size, measure):
         (table("gpus,ranks,time_s\n1,1,2"), {}, "gpus, ranks could each be the world size: name it with --map"),
         (table("gpus,img_per_s,tok_per_s\n1,1,2"), {}, "img_per_s, tok_per_s could each be the throughput"),
         (table("nodes,time_s\n1,2"), {}, "no column can be told to be the world size"),
-        (table("gpus,size\n1,2"), {}, "no column can be told to be the throughput"),
+        (table("gpus,size\n1,2"), {}, "no column of plain numbers .* COLUMN=throughput, throughput_per_rank or time"),
+        (table("gpus,time_s\n1,9±1"), {}, "no column of plain numbers .*, COLUMN one of time_s"),
         (STRONG, {"roles": {"gpu": "world_size"}}, "no column 'gpu' .*must be one of gpus, time_s"),
         (STRONG, {"roles": {"gpus": "ranks"}}, "cannot be 'ranks': must be one of world_size, throughput"),
         (STRONG, {"roles": {"gpus": "time", "time_s": "time"}}, "both said to be time"),
@@ -342,16 +343,17 @@ def test_every_kind_of_file_gives_the_same(tmp_path):
     [
         ("a.csv", b"", "is empty"),
         ("a.csv", b"gpus,time_s\n", "holds no rows"),
-        ("a.csv", b"gpus,time_s\n1,2\n1,2,3\n", "line 3 has 3 cells, the header 2"),
+        ("a.csv", b"gpus,time_s\n1,2\n1,2,3\n", "line 3 has 3 cells, the header in line 1 has 2"),
         ("a.csv", b"gpus,gpus\n1,2\n", "'gpus' is there twice"),
         ("a.csv", b'gpus,b\n1,"2\n', "line"),
-        ("a.csv", b"gpus,\xb5s\n1,2\n", "not UTF-8 text: byte 6 is 0xb5"),
+        ("a.csv", b"gpus,\xb5s\n1,2\n", "not UTF-8 text: byte 6 is 0xb5: save it as UTF-8"),
         ("a.csv", b"gpus,\0\n", "not text"),
         ("a.json", b"[1, 2]", "row 1 of its JSON is '1': must be an object"),
         ("a.json", b"{", "cannot be read as JSON"),
         ("a.json", b"3", "must be a list of objects"),
         ("a.json", b'{"a": [1], "b": [1, 2]}', "different lengths"),
         ("a.json", b'[{"a": {"b": 1}}]', "column 'a', row 1 is"),
+        ("a.json", b'[{"gpus": 1, "gpus": 2}]', "has 'gpus' twice"),
         ("a.parquet", b"PAR1", "cannot be read as .parquet"),
         ("a.csv.gz", b"gpus", "cannot be read"),
         ("a.xlsx", b"", "must end with .csv, .tsv"),
@@ -364,6 +366,69 @@ def test_files_that_are_none_are_one_clear_line(tmp_path, name, content, message
     assert str(error.value).startswith(str(tmp_path / name))
     with pytest.raises(ExternalError, match="cannot be read: No such file"):
         read_table(tmp_path / "none.csv")
+
+
+def of_file(tmp_path, text: str, **given) -> dict:
+    """Efficiency by key and world size of a table as a file."""
+    (tmp_path / "t.csv").write_text(text)
+    return efficiencies(read_table(tmp_path / "t.csv"), **given)
+
+
+def test_commas_group_thousands_but_are_decimal_between_semicolons(tmp_path):
+    assert of_file(tmp_path, 'gpus,img/s\n1,197.4\n8,"1,502.6"\n64,"11,718"\n') == {1: 1, 8: 0.9515, 64: 0.9275}
+    german = "GPUs;Zeit (s);img_per_s\n1;9;1.000,5\n2;9;1.900\n4;9;3600\n"
+    assert of_file(tmp_path, german) == {1: 1, 2: 0.9495, 4: 0.8996}
+    assert of_file(tmp_path, "gpus;img_per_s\n1;1.250\n2;2.25\n") == {1: 1, 2: 0.9}  # no decimal comma anywhere
+
+
+def test_shares_speed_ups_and_times_in_text_are_no_settings(tmp_path):
+    text = "model,gpus,img_per_s,eff,speedup,step\na,1,100,100%,1.0x,9 ms\na,2,198,99 %,1.98x,9.1 ms\n"
+    assert of_file(tmp_path, text) == {("a", 1): 1, ("a", 2): 0.99}
+    assert of_file(tmp_path, text, by=["eff"]) == {("100%", 1): 1, ("99 %", 2): pytest.approx(math.nan, nan_ok=True)}
+
+
+def test_a_header_between_the_rows_is_unused_and_makes_no_keys(tmp_path):
+    text = "gpus,batch,img_per_s\n1,64,100\ngpus,batch,img_per_s\n2,128,190\n"
+    assert of_file(tmp_path, text) == {1: 1, 2: 0.95}
+
+
+def test_comments_between_rows_go_and_rows_that_begin_with_one_stay(tmp_path):
+    (tmp_path / "t.csv").write_text("gpus,img_per_s\n1,100\n# second machine\n#2,180\n2,190\n")
+    found = analyse(read_table(tmp_path / "t.csv"))
+    assert found.unused["reason"].tolist() == ["gpus is '#2': must be a whole number of ranks from 1 to 100000000"]
+    assert found.efficiency["world_size"].tolist() == [1, 2]
+
+
+def test_what_slurm_lists(tmp_path):
+    text = "JobID|JobName|NTasks|Elapsed\n7|cfd|1|1-02:00:00\n8|cfd|2|13:30:00\n9|cfd|4|07:00:36.000\n"
+    found = of_file(tmp_path, text, scaling="strong")
+    assert found == {("cfd", 1): 1, ("cfd", 2): round(26 / 27, 4), ("cfd", 4): round(26 / 28.04, 4)}
+
+
+def test_minutes_in_brackets_are_a_unit():
+    assert efficiencies(table("gpus,Time to train (min)\n1,10\n2,6"), scaling="strong") == {1: 1, 2: 0.8333}
+    with pytest.raises(ExternalError, match="no column of plain numbers"):  # the least of several
+        analyse(table("gpus,time_min\n1,10\n2,6"), scaling="strong")
+
+
+def test_keys_that_part_the_world_sizes_are_named_and_blank_ones_too():
+    frame = table("model,gpus,img_per_s,memory\na,1,100,29.1 GB\na,2,190,28.9 GB\n")
+    for relative in (False, True):
+        (note,) = [note for note in analyse(frame, relative=relative).notes if "no series has two" in note]
+        assert "memory has other values at every world size" in note
+        assert "model" not in note
+    assert not [note for note in analyse(frame, by=["model"]).notes if "no series has two" in note]
+    merged = table("model,gpus,img_per_s\na,1,100\n,2,190\nb,1,50\n,4,180")
+    assert any("model is blank in rows 2, 4: blank is a value of its own" in note for note in analyse(merged).notes)
+
+
+def test_counts_that_differ_among_repeats_are_told_at_their_point():
+    found = analyse(table("gpus,batch,run,loss,img_per_s\n1,64,1,.1,100\n1,128,2,.2,160\n2,64,1,.3,190"))
+    assert found.efficiency["reason"].tolist() == ["its rows differ in batch", ""]
+
+
+def test_the_scaling_is_told_though_no_row_can_be_used():
+    assert analyse(table("gpus,time_s\n1,2\n0,3").iloc[1:], roles={"time_s": "time"}, scaling="weak").scaling == "weak"
 
 
 CELLS = st.one_of(

@@ -74,7 +74,10 @@ def test_noise_between_the_lines_is_skipped_and_tags_are_taken_off():
     ]
     lines = [part for line in log() for part in (line, *noise)]
     pd.testing.assert_frame_equal(parsed(lines).rows, parsed(log()).rows)
-    for tag in ("[1,0]<stdout>:", "0: "):
+    tags = ["[1,0]<stdout>:", "[prterun-n1-12@1,0]<stdout>: ", "[0] ", "0: ", " 0: ", "node-01: "]
+    tags += ["2024-05-01T12:00:00.123456Z ", "[2024-05-01 12:00:00] ", "May  1 12:00:00 "]
+    tags += ["Wed May  1 12:00:00 2024<stdout>:", "2024-05-01T12:00:00+02:00 [1,0]<stdout>:"]
+    for tag in tags:
         pd.testing.assert_frame_equal(parsed([tag + line for line in log()]).rows, parsed(log()).rows)
 
 
@@ -103,6 +106,21 @@ def test_wrong_sums_are_unused_and_unchecked_ones_are_told():
 def test_a_bandwidth_that_its_time_does_not_give_is_unused():
     lines = [line.replace(halves(4, 1024)[0], "2.00", 1) if line.startswith("1024 ") else line for line in log()]
     assert parsed(lines).unused["reason"].str.contains("out-of-place algbw is 0.05 GB/s, but size and time").tolist()
+
+
+def test_a_log_that_ends_early_says_so():
+    text = "\n".join(log())
+    assert not any("ends before" in note for note in parse_log(text).notes)
+    whole = text.partition("# Avg")[0]
+    for end in ("", "# Avg", "# Avg bus bandwidth", "# Avg bus bandwidth    :"):
+        assert any("ends before its average" in note for note in parse_log(whole + end).notes), end
+
+
+@pytest.mark.parametrize(("redop", "root"), [("none", "0"), ("sum", "0"), ("none", "-1")])
+def test_collectives_of_two_ranks_whose_bandwidths_agree_are_told_apart(redop, root):
+    lines = [line.replace("  sum  -1  ", f"  {redop}  {root}  ") for line in log(2)]
+    with pytest.raises(ExternalError, match=f"is of no all-reduce: redop {redop}, root {root}"):
+        parsed(lines)
 
 
 @pytest.mark.parametrize(
