@@ -18,11 +18,12 @@ import pandas as pd
 
 from kanstudy.analysis.blocks import blocks
 from kanstudy.analysis.launches import scope_of
+from kanstudy.analysis.nodes import cautions, node_set
 from kanstudy.analysis.series import plain, series_keys, series_labels
 from kanstudy.record import Record, RecordError, read_record
 from kanstudy.stopping import decisions
 
-RESERVED = ("plans", "data", "logs", "notebooks", "aside", "figures", "bench")
+RESERVED = ("plans", "data", "logs", "jobs", "notebooks", "aside", "figures", "bench")
 """Folders of a results folder that hold no records."""
 
 _NOT_SCALAR = ("arms", "allreduce", "provenance", "error", "out_of_grid_share")
@@ -166,6 +167,7 @@ def caption(records: Sequence[Record]) -> str:
     ]
     if len({surroundings(record) for record in records if record.conditions is not None}) > 1:
         sentences.append("Not all points were measured under the same conditions (hosts, versions, threads)")
+    sentences += cautions(records)
     if frame["oversubscribed"].any():
         sentences.append("Hollow markers: more ranks than cores")
     return ". ".join(sentences) + "."
@@ -234,12 +236,11 @@ def _existing(results_dir: Path | str) -> Path:
 
 
 def surroundings(record: Record) -> str:
-    """The conditions but for the ranks, which differ by world size: from the first host, on which all points ran."""
+    """The conditions but for the ranks, which differ by world size: of the hosts all that the launch had."""
     conditions = dict(record.provenance.get("conditions") or {})
-    hosts = conditions.pop("hosts", None) or [None]
-    for name in ("ranks", "operator", "tf32"):
+    for name in ("hosts", "ranks", "operator", "tf32"):
         conditions.pop(name, None)
-    return json.dumps([hosts[0], conditions], sort_keys=True, default=str)
+    return json.dumps([node_set(record), conditions], sort_keys=True, default=str)
 
 
 def _row(experiment: str, name: str, size: int | None, status: str, done: int, total: int | None, reason: str) -> dict:
