@@ -17,13 +17,16 @@ from typing import Any
 
 from kanstudy import stopping
 from kanstudy.files import write_atomically
-from kanstudy.spec import PointSpec, RunSpec
+from kanstudy.sizes import kan_terms, widths
+from kanstudy.spec import ARMS, SCALINGS, PointSpec, RunSpec
 from kanstudy.strict_json import RecordError as RecordError
 from kanstudy.strict_json import as_list, as_object, build_strictly, rounded, without_nan
 
 SCHEMA_VERSION = 1
 SOURCES = ("measured", "emulated", "simulated")
 STATUSES = ("ok", "partial", "oom", "nan", "failed", "timeout")
+_OF_RANKS = ("rank_step_times_s", "rank_block_times_s", "reference_kernel_s", "foreign_cpu_share", "minor_faults")
+_INSTRUMENTED = ("forward_s", "backward_s", "optimizer_s", "data_wait_s", "bucket_ready_s")
 FINAL_FAULTS = ("oom", "nan")
 """Faults of the point itself: measuring it again gives the same. `failed` and `timeout` are tried again."""
 
@@ -256,7 +259,7 @@ def read_record(path: Path | str) -> Record:
     path = Path(path)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"{path}: not JSON: {error}") from error
     try:
         record = record_from_dict(values)
@@ -281,10 +284,18 @@ def record_from_dict(values: object) -> Record:
     record.allreduce = [
         build_strictly(AllReduce, item, "allreduce") for item in as_list(values["allreduce"], "allreduce")
     ]
-    if record.status not in STATUSES:
-        raise RecordError(f"status {record.status!r}: must be one of {', '.join(STATUSES)}")
-    if record.source not in SOURCES:
-        raise RecordError(f"source {record.source!r}: must be one of {', '.join(SOURCES)}")
+    for name, allowed in (("status", STATUSES), ("source", SOURCES), ("scaling", SCALINGS)):
+        if getattr(record, name) not in allowed:
+            raise RecordError(f"{name} {getattr(record, name)!r}: must be one of {', '.join(allowed)}")
+    try:
+        widths(record.layer_widths)
+        if record.model == "kan":
+            kan_terms(record.grid_size, record.spline_order)  # type: ignore[arg-type]  # what it is, is checked
+    except ValueError as error:
+        raise RecordError(str(error)) from error
+    for name in ("world_size", "local_batch_size", "launches_planned"):
+        if getattr(record, name) < 1:
+            raise RecordError(f"{name} = {getattr(record, name)}: must be at least 1")
     if record.local_batch_size * record.world_size != record.global_batch_size:
         raise RecordError("global_batch_size is not local_batch_size times world_size")
     rounds = {name: sorted((r.launch, r.index) for r in arm.rounds) for name, arm in record.arms.items()}
@@ -292,15 +303,29 @@ def record_from_dict(values: object) -> Record:
         raise RecordError("arms hold different rounds, so they cannot be compared pair by pair")
     if any(len(keys) != len(set(keys)) for keys in rounds.values()):
         raise RecordError("a round is there twice")
+    ranks = {rank for arm in record.arms.values() for item in arm.rounds for rank in item.active_ranks}
+    if not ranks <= set(range(record.world_size)):
+        raise RecordError(f"active_ranks {sorted(ranks)}: must be from 0 to {record.world_size - 1}")
     return record
 
 
 def _arm(name: str, values: object) -> Arm:
     where = f"arms.{name}"
+    if name not in ARMS:
+        raise RecordError(f"{where}: must be one of {', '.join(ARMS)}")
     arm = build_strictly(Arm, values, where)
     arm.rounds = [build_strictly(Round, item, f"{where}.rounds") for item in as_list(arm.rounds, f"{where}.rounds")]
     for item in arm.rounds:
-        for column in ("rank_step_times_s", "rank_block_times_s", "reference_kernel_s"):
-            if len(as_list(getattr(item, column), f"{where}.rounds.{column}")) != len(item.active_ranks):
+        if not item.active_ranks or len(set(item.active_ranks)) < len(item.active_ranks):
+            raise RecordError(f"{where}.rounds.active_ranks {item.active_ranks}: must be distinct, at least one")
+        for column in _OF_RANKS:
+            if len(getattr(item, column)) != len(item.active_ranks):
                 raise RecordError(f"{where}.rounds.{column}: one entry an active rank")
+        if any(kernel is not None and kernel <= 0 for kernel in item.reference_kernel_s):
+            raise RecordError(f"{where}.rounds.reference_kernel_s {item.reference_kernel_s}: must be above 0 or null")
+    instrumented = [values for column in _INSTRUMENTED if (values := getattr(arm, column))]
+    sizes = {(len(values), len(steps)) for values in instrumented for steps in values}
+    buckets = {len(ready) for steps in arm.bucket_ready_s or [] for ready in steps}
+    if len(sizes) > 1 or len(buckets) > 1 or 0 in buckets or any(steps == 0 for _, steps in sizes):
+        raise RecordError(f"{where}: {', '.join(_INSTRUMENTED)} must be of the same ranks, steps and buckets")
     return arm

@@ -1,11 +1,13 @@
-"""JSON files of dataclasses, read strictly: every field there, none unknown. Standard library only."""
+"""JSON files of dataclasses, read strictly: every field there and of its type, none unknown. Standard library only."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import types
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
 
 
 class RecordError(ValueError):
@@ -13,14 +15,22 @@ class RecordError(ValueError):
 
 
 def build_strictly(cls: type[Any], values: object, where: str) -> Any:
-    """The dataclass from exactly its fields; `RecordError` names one that is unknown or missing."""
+    """The dataclass from exactly its fields; `RecordError` names one that is unknown, missing or of another type.
+
+    A field that is itself a dataclass, or holds some, is left for the caller to build.
+    """
     names = {item.name for item in dataclasses.fields(cls)}
     given = set(as_object(values, where))
     for name in sorted(given - names):
         raise RecordError(f"{where}: unknown field {name!r}")
     for name in sorted(names - given):
         raise RecordError(f"{where}: field {name!r} is missing")
-    return cls(**values)  # type: ignore[arg-type]  # a mapping, checked above
+    built = cls(**values)  # type: ignore[arg-type]  # a mapping, checked above
+    for item in dataclasses.fields(cls):
+        value = getattr(built, item.name)
+        if not _fits(value, _hints(cls)[item.name]):
+            raise RecordError(f"{where}: {item.name} = {repr(value)[:60]}: must be {item.type}")
+    return built
 
 
 def as_object(value: object, where: str) -> dict[str, Any]:
@@ -35,6 +45,29 @@ def as_list(value: object, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise RecordError(f"{where}: must be a list")
     return value
+
+
+@cache
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value of JSON is of the type that a field is annotated with. Numbers must be finite; `null` among the
+    numbers of a list stands for NaN, see `without_nan`."""
+    kind, parts = get_origin(hint) or hint, get_args(hint)
+    if kind is types.UnionType:
+        return any(_fits(value, part) for part in parts)
+    if kind is list:
+        inner = parts[0] | None if parts[0] is float else parts[0]
+        return isinstance(value, list) and all(_fits(item, inner) for item in value)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    if kind is dict:
+        return isinstance(value, dict) and all(_fits(item, parts[1]) for item in value.values())
+    return kind is Any or dataclasses.is_dataclass(kind) or isinstance(value, kind)
 
 
 def rounded(value: Any) -> Any:

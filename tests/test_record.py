@@ -150,7 +150,7 @@ def damage(change: str) -> dict[str, Any]:
         ("pairs", "arms hold different rounds"),
         ("twice", "a round is there twice"),
         ("ranks", "rank_step_times_s: one entry an active rank"),
-        ("rounds", "must be a list"),
+        ("rounds", r"arms.ddp: rounds = \{\}: must be list"),
     ],
 )
 def test_a_damaged_record_is_refused_by_name(tmp_path: Path, change: str, message: str) -> None:
@@ -161,7 +161,45 @@ def test_a_damaged_record_is_refused_by_name(tmp_path: Path, change: str, messag
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "null", '"text"', "\x80"])
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (("world_size",), "2", "record: world_size = '2': must be int"),
+        (("world_size",), 0, "world_size = 0: must be at least 1"),
+        (("local_batch_size",), True, "local_batch_size = True: must be int"),
+        (("device_name",), 1, r"device_name = 1: must be str \| None"),
+        (("learning_rate",), float("inf"), "learning_rate = inf: must be float"),
+        (("scaling",), "both", "scaling 'both': must be one of strong, weak"),
+        (("grid_size",), None, "grid_size = None: must be a whole number"),
+        (("provenance",), [], r"provenance = \[\]: must be dict"),
+        (("error",), "broken", "error: must be an object"),
+        (("arms", "ddp", "rounds", 0, "launch"), None, "arms.ddp.rounds: launch = None: must be int"),
+        (("arms", "ddp", "rounds", 0, "rank_step_times_s", 0), [1.0, "x"], r"must be list\[list\[float\]\]"),
+        (("arms", "ddp", "rounds", 0, "foreign_cpu_share"), [0.0], "foreign_cpu_share: one entry an active rank"),
+        (("arms", "ddp", "rounds", 0, "reference_kernel_s"), [0.0, 1.0], "must be above 0 or null"),
+        (("arms", "ddp", "rounds", 0, "active_ranks"), [1, 1], "active_ranks .*: must be distinct"),
+        (("arms", "ddp", "rounds", 0, "active_ranks"), [0, 2], "active_ranks .*: must be from 0 to 1"),
+        (("arms", "ddp", "forward_s"), [[0.1, 0.1], [0.1]], "must be of the same ranks, steps and buckets"),
+        (("arms", "allreduce"), {}, "arms.allreduce: must be one of serial_global"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_name(place: tuple, value: object, message: str) -> None:
+    values = json.loads(json.dumps(dataclasses.asdict(measured())))
+    parent = values
+    for name in place[:-1]:
+        parent = parent[name]
+    parent[place[-1]] = value
+    with pytest.raises(RecordError, match=message):
+        record_from_dict(values)
+
+
+def test_null_stands_for_a_time_that_is_none() -> None:
+    values = json.loads(json.dumps(dataclasses.asdict(measured())))
+    values["arms"]["ddp"]["rounds"][0]["rank_step_times_s"][0][0] = None
+    assert record_from_dict(values).arms["ddp"].rounds[0].rank_step_times_s[0][0] is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "null", '"text"', "\x80", "1" * 5000, "[" * 100_000])
 def test_what_is_no_record_at_all_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(text.encode("latin-1"))

@@ -155,8 +155,11 @@ def _of_point(record: Record, found: Efficiency, bounds: dict[str, tuple[float, 
 
 def slow_throughout(record: Record) -> bool:
     """Whether some ranks, each alone, are slower than others round after round: Friedman's test at 5 %."""
-    times = {(item.launch, item.index): item.rank_step_times_s for item in record.arms["serial_local"].rounds}
-    means = [metrics.rank_mean_step_times(times[key]) for key in PairedArms(record).times_s.index]
+    times = {
+        (item.launch, item.index): metrics.rank_mean_step_times(item.rank_step_times_s)[np.argsort(item.active_ranks)]
+        for item in record.arms["serial_local"].rounds
+    }
+    means = [times[key] for key in PairedArms(record).times_s.index]
     places = rankdata(means, axis=1)
     n, ranks = places.shape
     statistic = 12 * n / (ranks * (ranks + 1)) * float(((places.mean(axis=0) - (ranks + 1) / 2) ** 2).sum())

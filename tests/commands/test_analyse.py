@@ -67,7 +67,9 @@ def test_a_table_gives_tables_a_figure_and_counts_that_add_up(table, tmp_path):
 
 
 def test_options_reach_the_analysis(tmp_path):
-    (tmp_path / "t.csv").write_text("impl,p,seconds,epoch,work\nplain,1,8,1,10\nplain,1,10,2,10\nplain,1,9,3,10\nddp,2,9,1,20\n")
+    (tmp_path / "t.csv").write_text(
+        "impl,p,seconds,epoch,work\nplain,1,8,1,10\nplain,1,10,2,10\nplain,1,9,3,10\nddp,2,9,1,20\n"
+    )
     path = str(tmp_path / "t.csv")
     roles = ("--map", "p=world_size", "--map", "epoch=repeat")
     weak = run(path, *roles, "--scaling", "weak", "--baseline", "impl=plain")
