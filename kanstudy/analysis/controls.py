@@ -23,13 +23,16 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis import intervals, metrics
-from kanstudy.analysis.attribution import baseline, columns, efficiency, joined, quality
-from kanstudy.analysis.blocking import bucket_bytes
-from kanstudy.analysis.blocks import UNTRUSTED_ABOVE
-from kanstudy.analysis.intervals import MISSING, Estimate
-from kanstudy.analysis.launches import LAUNCHES_FROM, over_launches
-from kanstudy.analysis.paired import PairedArms
+from kanstudy.analysis import metrics
+from kanstudy.analysis.statistics import intervals
+from kanstudy.analysis.attribution.chain import baseline
+from kanstudy.analysis.attribution.decomposition import efficiency
+from kanstudy.analysis.rows import columns, joined, quality
+from kanstudy.analysis.communication.blocking import bucket_bytes
+from kanstudy.analysis.statistics.blocks import UNTRUSTED_ABOVE
+from kanstudy.analysis.statistics.intervals import MISSING, Estimate
+from kanstudy.analysis.statistics.launches import LAUNCHES_FROM, over_launches
+from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.analysis.results import launches, surroundings
 from kanstudy.analysis.series import SERIES_KEYS, series_keys, series_labels
 from kanstudy.record import Record

@@ -12,8 +12,8 @@ import pandas as pd
 
 from kanstudy.analysis import controls_words
 from kanstudy.analysis.complementarity import UNTOLD
-from kanstudy.analysis.intervals import LEVEL
-from kanstudy.analysis.published import value_text
+from kanstudy.analysis.statistics.intervals import LEVEL
+from kanstudy.analysis.rows import value_text
 from kanstudy.analysis.series import WORK_KEYS
 
 THRESHOLDS = (0.7, 0.5)
