@@ -1,4 +1,4 @@
-"""The figures of scaling: speed-up, efficiency and throughput over the world size, and the study on one page's width."""
+"""The figures of scaling: speed-up, efficiency, throughput over the world size; the study on one page's width."""
 
 from __future__ import annotations
 
