@@ -29,7 +29,7 @@ class Settings:
     models: tuple[str, ...] = key(("kan",), one_of=MODELS, may_be_empty=False)
     grid_size: int = key(5)
     spline_order: int = key(3, least=0)
-    operator: str = key("reference", one_of=OPERATORS)
+    operator: str = key("auto", one_of=OPERATORS)
     optimizer: str = key("adam", one_of=OPTIMIZERS)
     learning_rate: float = key(1e-3, above=0)
     bucket_cap_mb: float = key(25.0, above=0)

@@ -84,9 +84,9 @@ def overview(strong: pd.DataFrame, weak: pd.DataFrame, attribution: pd.DataFrame
                 world_axis(axis, frame)
                 efficiency_axis(axis)
             axis.set_ylabel("parallel efficiency")
+        first = strong[strong["series"] == strong["series"].iloc[0]].sort_values("world_size")
         rows = several_ranks(attribution)
-        rows = rows[rows["series"] == strong["series"].iloc[0]] if len(rows) else rows
-        rows = rows[rows["world_size"] == rows["world_size"].max()] if len(rows) else rows
+        rows = rows[rows["point_id"] == first["point_id"].iloc[-1]] if len(rows) else rows
         if len(rows) > 1:
             waterfall_panel(right, rows, intervals=False)
             right.set_title(f"where it goes, strong scaling, {rows['world_size'].iloc[0]} ranks")

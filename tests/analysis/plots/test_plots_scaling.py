@@ -87,6 +87,14 @@ def test_a_series_has_one_colour_in_all_panels_of_the_overview() -> None:
     assert sorted(legend_texts(figure)) == sorted(left | right)
 
 
+def test_the_overview_attributes_the_largest_size_of_the_first_series_whatever_it_is_called() -> None:
+    strong = frames.curve((1, 2), n_series=2)
+    attribution = frames.chain((0.9,) * 6).assign(point_id=strong["point_id"].iloc[1], series="called otherwise")
+    figure = plots.scaling.overview(strong, NOTHING, attribution, NOTHING)
+    assert "where it goes, strong scaling, 2 ranks" in [axis.get_title() for axis in figure.axes]
+    assert "nothing to attribute" not in texts(figure)
+
+
 @pytest.mark.parametrize(
     "draw",
     [
@@ -108,8 +116,9 @@ def test_what_is_not_measured_is_said(draw: Callable[[], Figure], tmp_path: Path
 
 def test_the_same_figure_gives_the_same_files(tmp_path: Path) -> None:
     estimates = frames.curve((1, 2))
+    attribution = frames.chain((0.9,) * 6).assign(point_id=estimates["point_id"].iloc[-1])
     for folder in ("a", "b"):
-        figure = plots.scaling.overview(estimates, estimates, frames.chain((0.9,) * 6), frames.rounds(estimates))
+        figure = plots.scaling.overview(estimates, estimates, attribution, frames.rounds(estimates))
         paths = save_figure(figure, tmp_path / folder, "overview", "12 rounds")
         assert [path.name for path in paths] == ["overview.pdf", "overview.png", "overview.txt"]
     assert (tmp_path / "a" / "overview.txt").read_text() == "12 rounds\n"
