@@ -22,14 +22,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.results import launches, surroundings
+from kanstudy.analysis.rows import columns, joined, quality, value_text
+from kanstudy.analysis.series import SERIES_KEYS, series_keys, told_apart
 from kanstudy.analysis.statistics import intervals
-from kanstudy.analysis.rows import columns, joined, quality
 from kanstudy.analysis.statistics.intervals import Estimate
 from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.analysis.statistics.paired_operators import RATIOS, PairedOperators
-from kanstudy.analysis.rows import value_text
-from kanstudy.analysis.results import launches, surroundings
-from kanstudy.analysis.series import SERIES_KEYS, series_keys, told_apart
 from kanstudy.record import Record
 from kanstudy.spec import NAMED_OPERATORS
 

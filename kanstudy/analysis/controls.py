@@ -24,17 +24,17 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis import metrics
-from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.attribution.chain import baseline
 from kanstudy.analysis.attribution.decomposition import efficiency
-from kanstudy.analysis.rows import columns, joined, quality
 from kanstudy.analysis.communication.blocking import bucket_bytes
+from kanstudy.analysis.results import launches, surroundings
+from kanstudy.analysis.rows import columns, joined, quality
+from kanstudy.analysis.series import SERIES_KEYS, series_keys, series_labels
+from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.blocks import UNTRUSTED_ABOVE
 from kanstudy.analysis.statistics.intervals import MISSING, Estimate
 from kanstudy.analysis.statistics.launches import LAUNCHES_FROM, over_launches
 from kanstudy.analysis.statistics.paired_arms import PairedArms
-from kanstudy.analysis.results import launches, surroundings
-from kanstudy.analysis.series import SERIES_KEYS, series_keys, series_labels
 from kanstudy.record import Record
 from kanstudy.sizes import matched_layer_widths
 

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis import metrics, rows
-from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.attribution.chain import baseline
 from kanstudy.analysis.attribution.decomposition import efficiency
-from kanstudy.analysis.rows import columns, joined, quality
 from kanstudy.analysis.communication.blocking import blocking, bucket_bytes
+from kanstudy.analysis.results import fault_text
+from kanstudy.analysis.rows import columns, joined, quality
+from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.intervals import MISSING, Estimate
 from kanstudy.analysis.statistics.paired_arms import PairedArms
-from kanstudy.analysis.results import fault_text
 from kanstudy.record import Arm, Record
 
 _PHASES = ("data_wait", "forward", "backward", "optimizer")

@@ -20,10 +20,10 @@ import pandas as pd
 from scipy.stats import binomtest, kendalltau
 
 from kanstudy.analysis.rows import columns, quality
+from kanstudy.analysis.series import series_labels
 from kanstudy.analysis.statistics.blocks import blocks
 from kanstudy.analysis.statistics.intervals import ORDER_STATISTICS_FROM, median, seed_of
 from kanstudy.analysis.statistics.paired_arms import PairedArms
-from kanstudy.analysis.series import series_labels
 from kanstudy.record import Arm, Record
 from kanstudy.spec import ARMS
 from kanstudy.stopping import decisions

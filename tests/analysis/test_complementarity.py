@@ -9,11 +9,11 @@ from fabricate import TRUTH, empty_arms, make_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanstudy.analysis.tables import layouts
-from kanstudy.analysis.tables.view import view
 from kanstudy.analysis.complementarity import VERDICTS, complementarity, per_round
 from kanstudy.analysis.guidelines import guidelines
 from kanstudy.analysis.statistics.paired_operators import RATIOS, PairedOperators
+from kanstudy.analysis.tables import layouts
+from kanstudy.analysis.tables.view import view
 from kanstudy.record import Fault, Record
 
 COMMON = {"experiment": "operator_scaling", "arms": ("serial_global", "ddp_noop", "ddp")}

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from kanstudy.analysis import estimates
 from kanstudy.analysis.attribution.chain import with_chain
 from kanstudy.analysis.attribution.decomposition import attribution
-from kanstudy.analysis.tables.view import view
 from kanstudy.analysis.controls import HIGHER, LOWER, NO_DIFFERENCE, UNTOLD, Pair, controls, per_round
 from kanstudy.analysis.controls_words import CLAIM, CONTROLS, sentence, sentences
 from kanstudy.analysis.guidelines import guidelines
-from kanstudy.analysis.simulation.machine_model import MachineModel
-from kanstudy.analysis.simulation.noise import Noise
 from kanstudy.analysis.plots.controls import controls as figure_of
 from kanstudy.analysis.published import compare
+from kanstudy.analysis.simulation.machine_model import MachineModel
+from kanstudy.analysis.simulation.noise import Noise
 from kanstudy.analysis.simulation.simulate import simulate, truth
+from kanstudy.analysis.tables.view import view
 from kanstudy.record import Record
 from kanstudy.sizes import matched_layer_widths
 from kanstudy.spec import PointSpec

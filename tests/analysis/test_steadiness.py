@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanstudy.analysis import plots
-from kanstudy.analysis.tables import layouts
-from kanstudy.analysis.tables.view import view
 from kanstudy.analysis.simulation.machine_model import MachineModel
 from kanstudy.analysis.simulation.noise import Noise
 from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.analysis.steadiness import COLUMNS, holm, outliers, rounds, sentences, steadiness
+from kanstudy.analysis.tables import layouts
+from kanstudy.analysis.tables.view import view
 from kanstudy.record import Record, Round
 
 POINT = make_point(world_size=2, block_s=0.05, warmup_steps=1, warmup_s=0.0)

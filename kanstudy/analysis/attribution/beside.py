@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis import metrics, rows
-from kanstudy.analysis.statistics import intervals
-from kanstudy.analysis.rows import columns, joined, quality
 from kanstudy.analysis.attribution.fixed_part import fixed_parts
+from kanstudy.analysis.rows import columns, joined, quality
+from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.intervals import MISSING, Estimate
 from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.record import Arm, Record

@@ -19,10 +19,10 @@ from functools import partial
 import numpy as np
 from scipy.stats import chi2
 
+from kanstudy.analysis.series import series_keys
 from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.intervals import MISSING, Estimate
 from kanstudy.analysis.statistics.paired_arms import PairedArms
-from kanstudy.analysis.series import series_keys
 from kanstudy.record import Record
 
 _SMALLEST_VARIANCE = 1e-18

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kanstudy.analysis.results import fault_text, surroundings
 from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.intervals import MISSING, Estimate
-from kanstudy.analysis.results import fault_text, surroundings
 from kanstudy.record import Record
 
 

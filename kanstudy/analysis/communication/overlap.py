@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis import rows
-from kanstudy.analysis.statistics import intervals
-from kanstudy.analysis.rows import columns, joined, quality
 from kanstudy.analysis.communication.blocking import Blocking, blocking
+from kanstudy.analysis.communication.timeline import Timeline, timeline
+from kanstudy.analysis.rows import columns, joined, quality
+from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.intervals import MISSING, Estimate
 from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.analysis.tables.layouts import TEXT, Column
-from kanstudy.analysis.communication.timeline import Timeline, timeline
 from kanstudy.record import Record
 
 _ESTIMATED = ("blocking_ms", "exposed_ms", "hidden_ms", "hidden_share")

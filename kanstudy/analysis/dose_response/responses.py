@@ -27,7 +27,7 @@ from kanstudy.analysis.series import SERIES_KEYS, series_keys
 from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.blocks import CHAIN, UNTRUSTED_ABOVE
 from kanstudy.analysis.statistics.paired_arms import PairedArms
-from kanstudy.analysis.statistics.simultaneous import simultaneous
+from kanstudy.analysis.statistics.simultaneous import NO_SPREAD, simultaneous
 from kanstudy.analysis.tables.layouts import Column
 from kanstudy.injection import OWN_FACTOR, parse
 from kanstudy.record import Record
@@ -147,7 +147,7 @@ def _verdict(cause: Cause, rows: pd.DataFrame) -> dict[str, object]:
         text = f"cannot be told: fewer than {intervals.BOOTSTRAP_FROM} undisturbed rounds, too few for bounds"
     elif np.isnan(own["low"]):
         text = f"cannot be told: fewer than {intervals.BOOTSTRAP_FROM} instrumented steps, too few for bounds"
-    elif own["low"] <= 0:
+    elif own["low"] <= NO_SPREAD:
         text = f"not found in {where}: the bounds of the response hold 0"
     else:
         lands = not own["told"] and not leaks and within <= _POWER

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.external.columns import Columns
 from kanstudy.analysis.external.rows import Key, Row
+from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.intervals import Estimate
 
 _SAME = 1e-9

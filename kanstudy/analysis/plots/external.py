@@ -162,5 +162,3 @@ def _world(axis: Axes, frame: pd.DataFrame) -> None:
 
 def _within(value: float, values: pd.Series) -> bool:
     return bool(values.min() <= value <= values.max())
-
-

@@ -14,8 +14,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kanstudy.analysis.scaling_laws.fits import SeriesFit
-from kanstudy.analysis.scaling_laws.least_squares import Fit
 from kanstudy.analysis.plots.axes import (
     COLUMN,
     STYLE,
@@ -29,6 +27,8 @@ from kanstudy.analysis.plots.axes import (
     plain_log_axis,
     world_axis,
 )
+from kanstudy.analysis.scaling_laws.fits import SeriesFit
+from kanstudy.analysis.scaling_laws.least_squares import Fit
 
 EXTRAPOLATED_TO = 4
 """Times the largest world size that a law is drawn to: two doublings, beyond which its band says little."""

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis.rows import columns, joined
-from kanstudy.analysis.scaling_laws.models import ALPHA_BETA, AMDAHL, GUSTAFSON, USL, Model
 from kanstudy.analysis.scaling_laws.least_squares import Fit, fit
+from kanstudy.analysis.scaling_laws.models import ALPHA_BETA, AMDAHL, GUSTAFSON, USL, Model
 from kanstudy.analysis.tables.layouts import TEXT, Column
 
 KEYS = ("experiment", "series", "source", "surroundings")

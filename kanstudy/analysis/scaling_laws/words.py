@@ -23,10 +23,10 @@ def _sentence(laws: pd.DataFrame, estimates: pd.DataFrame) -> str:
     first = laws.iloc[0]
     head = [first["experiment"].replace("_", " ").capitalize(), first["series"]]
     if "world_size" in first:
-        head.append(f"blocking all-reduce on {first['world_size']} rank{'s' * (first['world_size'] > 1)}")
+        head.append(f"blocking all-reduce on {first['world_size']} rank{'s' * bool(first['world_size'] > 1)}")
     parts = [_law(row) for _, row in laws.iterrows()]
     if laws["weight"].notna().any():
-        best = laws.loc[laws["weight"].astype(float).idxmax()]
+        best = laws.sort_values("weight").dropna(subset="weight").iloc[-1]
         parts.append(f"by AICc {best['model']} has the larger weight, {best['weight']:.2f}")
     parts += _karp_flatt(estimates[estimates["point_id"].isin(first["point_ids"].split())])
     return f"{', '.join(head)}: {'; '.join(parts)} ({first['source']}: {first['point_ids'] or 'no point'})."

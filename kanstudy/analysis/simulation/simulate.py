@@ -13,9 +13,9 @@ import numpy as np
 
 from kanstudy.analysis import metrics
 from kanstudy.analysis.attribution.chain import links
+from kanstudy.analysis.simulation.machine_model import MachineModel, flops_per_row, gradient_buckets, layer_bytes
 from kanstudy.analysis.statistics.blocks import CHAIN
 from kanstudy.analysis.statistics.intervals import seed_of
-from kanstudy.analysis.simulation.machine_model import MachineModel, flops_per_row, gradient_buckets, layer_bytes
 from kanstudy.analysis.statistics.paired_arms import WITHIN
 from kanstudy.record import AllReduce, Arm, Fault, Record, Round, blank_record
 from kanstudy.spec import ARMS, PointSpec, RunSpec, data_key

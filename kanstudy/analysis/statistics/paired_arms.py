@@ -10,9 +10,9 @@ import pandas as pd
 from kanstudy.analysis import metrics
 from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.blocks import blocks
-from kanstudy.analysis.statistics.mean_device import of_mean_device
 from kanstudy.analysis.statistics.intervals import MISSING, Estimate
 from kanstudy.analysis.statistics.launches import LAUNCHES_FROM, between_launches, over_launches, rows_of_launches
+from kanstudy.analysis.statistics.mean_device import of_mean_device
 from kanstudy.record import Record
 from kanstudy.spec import ARMS
 

@@ -18,7 +18,7 @@ from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.intervals import Estimate
 
 NO_SPREAD = 1e-9
-"""Standard deviation of an estimate's log below which its rounds do not differ but for rounding."""
+"""Of logarithms that differ by rounding alone."""
 
 
 def simultaneous(estimates: Sequence[Estimate]) -> np.ndarray:

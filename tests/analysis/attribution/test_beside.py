@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from fabricate import empty_arms, make_record
 
+from kanstudy.analysis.attribution.beside import beside
 from kanstudy.analysis.tables import layouts
 from kanstudy.analysis.tables.view import shown
-from kanstudy.analysis.attribution.beside import beside
 
 
 def instrumented(steps: int = 7, **changes):

@@ -37,8 +37,6 @@ def test_bounds_widen_with_every_factor_that_is_shown() -> None:
     assert "all 18 factors" in together["sentence"]
 
 
-
-
 def test_two_equal_losses_share_the_probability() -> None:
     truth = {"contention": 0.85, "data_movement": 0.85}
     rows = [only(make_record(rounds=20, noise=0.02, truth=truth, noise_seed=seed)) for seed in range(5)]

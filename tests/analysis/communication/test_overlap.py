@@ -6,11 +6,11 @@ from fabricate import make_point, make_record
 
 from kanstudy.analysis import estimates
 from kanstudy.analysis.communication import overlap
-from kanstudy.analysis.tables.view import shown
 from kanstudy.analysis.communication.blocking import blocking
 from kanstudy.analysis.simulation.machine_model import MachineModel
-from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.analysis.simulation.simulate import simulate
+from kanstudy.analysis.statistics.paired_arms import PairedArms
+from kanstudy.analysis.tables.view import shown
 
 SMALL_CAP = 0.001
 """MiB: a bucket a layer, most of which leave long before the end of backward."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from kanstudy.analysis.dose_response.on_paper import on_paper
 from kanstudy.analysis.simulation.machine_model import MachineModel
 from kanstudy.analysis.simulation.noise import Noise
-from kanstudy.analysis.dose_response.on_paper import on_paper
 from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.injection import OWN_FACTOR, Injection
 from kanstudy.record import Record

@@ -12,9 +12,9 @@ from injected import DOSES, MACHINE, plain_point, simulated
 from kanstudy.analysis import metrics, plots
 from kanstudy.analysis.attribution.decomposition import efficiency
 from kanstudy.analysis.dose_response.cause import DATA_WAIT, EFFECTS, Cause
+from kanstudy.analysis.dose_response.on_paper import on_paper
 from kanstudy.analysis.dose_response.responses import DoseResponse, dose_response, load
 from kanstudy.analysis.simulation.noise import Noise
-from kanstudy.analysis.dose_response.on_paper import on_paper
 from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.injection import DECK, OWN_FACTOR, Injection
 from kanstudy.record import write_record

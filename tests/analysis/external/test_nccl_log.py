@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanstudy.analysis.external.read import ExternalError
 from kanstudy.analysis.external.nccl_log import is_nccl_log, is_nccl_table, parse_log, parse_table
+from kanstudy.analysis.external.read import ExternalError
 
 SIZES = [8, 1024, 2**20, 2**26, 2**30]
 

@@ -16,5 +16,3 @@ def legend_texts(figure: Figure) -> list[str]:
 
 def colours(axis: Axes) -> dict[str, object]:
     return {str(line.get_label()): line.get_color() for line in axis.lines if not str(line.get_label()).startswith("_")}
-
-

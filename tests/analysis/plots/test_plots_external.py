@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from kanstudy.analysis.plots import external
 from kanstudy.analysis.external.efficiency import analyse
+from kanstudy.analysis.plots import external
 from kanstudy.analysis.plots.save import save_figure
 
 SIZES = (1, 2, 4)

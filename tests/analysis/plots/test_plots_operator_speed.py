@@ -7,8 +7,8 @@ import pytest
 from bench_records import bench_record
 
 from kanstudy.analysis import operator_speed
-from kanstudy.analysis.plots.save import save_figure
 from kanstudy.analysis.plots.operator_speed import operator_speed as draw
+from kanstudy.analysis.plots.save import save_figure
 from kanstudy.bench_record import Memory, Timing
 
 

@@ -35,9 +35,7 @@ def test_the_markers_are_the_estimates_and_not_a_mean_in_log_space() -> None:
     estimates = frames.curve((1, 2)).assign(efficiency=[1.0, 0.5], speedup=[1.0, 1.0])
     per_round = frames.rounds(estimates).assign(efficiency=lambda frame: [1.0, 1.0, 100.0] * (len(frame) // 3))
     _, right = plots.scaling.strong_scaling(estimates, per_round).axes
-    markers = [
-        line for line in right.lines if line.get_marker() == MARKERS[0] and len(line.get_xdata()) == 1
-    ]
+    markers = [line for line in right.lines if line.get_marker() == MARKERS[0] and len(line.get_xdata()) == 1]
     assert [float(line.get_ydata()[0]) for line in markers] == [1.0, 0.5]
 
 
@@ -51,7 +49,10 @@ def test_every_round_is_a_dot() -> None:
 def test_a_disturbed_round_is_a_cross_and_no_dot() -> None:
     estimates = frames.curve((1, 2))
     per_round = frames.rounds(estimates, n=9)
-    for figure in (plots.scaling.strong_scaling(estimates, per_round), plots.scaling.weak_scaling(estimates, per_round)):
+    for figure in (
+        plots.scaling.strong_scaling(estimates, per_round),
+        plots.scaling.weak_scaling(estimates, per_round),
+    ):
         for axis in figure.axes:
             crosses = [line for line in axis.lines if line.get_marker() == "x"]
             assert sum(len(line.get_xdata()) for line in crosses) == 2
@@ -124,5 +125,3 @@ def test_the_same_figure_gives_the_same_files(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "overview.txt").read_text() == "12 rounds\n"
     for name in ("overview.pdf", "overview.png"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-
-

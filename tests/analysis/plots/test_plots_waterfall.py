@@ -58,5 +58,3 @@ def test_a_factor_that_may_be_one_is_pale() -> None:
     chain = frames.chain((0.9, 0.99, 1.01, 1.2, 0.9, 0.9))
     bars = waterfall(chain).axes[0].patches
     assert [bar.get_alpha() < 1 for bar in bars[:7]] == [False, True, True, False, False, False, False]
-
-

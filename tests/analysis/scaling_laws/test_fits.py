@@ -8,10 +8,10 @@ from fabricate import make_point, make_record
 
 from kanstudy.analysis import estimates, plots
 from kanstudy.analysis.scaling_laws import fits
-from kanstudy.analysis.tables.view import shown
 from kanstudy.analysis.scaling_laws.models import ALPHA_BETA, AMDAHL, GUSTAFSON, USL
 from kanstudy.analysis.simulation.machine_model import MachineModel
 from kanstudy.analysis.simulation.simulate import simulate
+from kanstudy.analysis.tables.view import shown
 
 SIZES = (1, 2, 4, 8, 16, 32)
 

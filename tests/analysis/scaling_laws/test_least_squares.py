@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanstudy.analysis.scaling_laws.models import ALPHA_BETA, AMDAHL, GUSTAFSON, USL, Model
 from kanstudy.analysis.scaling_laws.fits import akaike_weight
 from kanstudy.analysis.scaling_laws.least_squares import CONDITION_LIMIT, METHOD, Fit, fit
+from kanstudy.analysis.scaling_laws.models import ALPHA_BETA, AMDAHL, GUSTAFSON, USL, Model
 
 SIZES = 2.0 ** np.arange(7)
 MESSAGES = 2.0 ** np.arange(10, 26, 2)

@@ -13,13 +13,13 @@ from kanstudy.analysis import estimates, metrics
 from kanstudy.analysis.attribution.chain import FACTORS
 from kanstudy.analysis.attribution.decomposition import attribution, efficiency
 from kanstudy.analysis.attribution.identity import identity_check
+from kanstudy.analysis.attribution.verdict import verdicts
 from kanstudy.analysis.guidelines import guidelines
-from kanstudy.analysis.statistics.intervals import Estimate
 from kanstudy.analysis.simulation.machine_model import MachineModel, gradient_buckets
 from kanstudy.analysis.simulation.noise import Noise
-from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.analysis.simulation.simulate import simulate, truth
-from kanstudy.analysis.attribution.verdict import verdicts
+from kanstudy.analysis.statistics.intervals import Estimate
+from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.record import Record
 from kanstudy.spec import PointSpec
 

@@ -14,13 +14,13 @@ from kanstudy.analysis import estimates, guidelines, plots, results
 from kanstudy.analysis.attribution.decomposition import attribution
 from kanstudy.analysis.attribution.verdict import verdicts
 from kanstudy.analysis.captions import caption
-from kanstudy.analysis.tables import layouts
-from kanstudy.analysis.tables.save import save_table
-from kanstudy.analysis.statistics.blocks import blocks
-from kanstudy.analysis.statistics.intervals import seed_of
 from kanstudy.analysis.simulation.machine_model import MachineModel, gradient_buckets, layer_bytes, spread_ranks
 from kanstudy.analysis.simulation.noise import Noise, autocorrelated
 from kanstudy.analysis.simulation.simulate import chain_times, simulate, truth
+from kanstudy.analysis.statistics.blocks import blocks
+from kanstudy.analysis.statistics.intervals import seed_of
+from kanstudy.analysis.tables import layouts
+from kanstudy.analysis.tables.save import save_table
 from kanstudy.record import read_record, write_record
 
 WEAK = {"experiment": "weak_scaling", "scaling": "weak"}
@@ -102,9 +102,7 @@ def test_all_tables_figures_and_guidelines_take_simulated_records(rounds: int, t
     plots.communication.overhead(frames[2][0], every)
     plots.communication.allreduce(frames[3][0])
     plots.model_size.model_size(frames[4][0])
-    written = guidelines.guidelines(
-        frames[0][0], frames[1][0], frames[2][0], frames[4][0], chain, verdicts(strong)
-    )
+    written = guidelines.guidelines(frames[0][0], frames[1][0], frames[2][0], frames[4][0], chain, verdicts(strong))
     assert written["sentence"].str.contains(r"\(simulated: ").all()
 
 

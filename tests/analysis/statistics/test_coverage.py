@@ -17,13 +17,13 @@ import pytest
 from fabricate import make_point
 
 from kanstudy.analysis import metrics
-from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.attribution.chain import FACTORS
-from kanstudy.analysis.statistics.launches import between_launches
 from kanstudy.analysis.simulation.machine_model import MachineModel
 from kanstudy.analysis.simulation.noise import Noise
-from kanstudy.analysis.statistics.paired_arms import WITHIN, PairedArms
 from kanstudy.analysis.simulation.simulate import chain_times, draw, simulate, truth
+from kanstudy.analysis.statistics import intervals
+from kanstudy.analysis.statistics.launches import between_launches
+from kanstudy.analysis.statistics.paired_arms import WITHIN, PairedArms
 from kanstudy.spec import ARMS
 
 DRAWS = 2000

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.attribution.decomposition import efficiency
+from kanstudy.analysis.attribution.verdict import verdicts
+from kanstudy.analysis.captions import caption
 from kanstudy.analysis.estimates import strong
-from kanstudy.analysis.statistics.launches import between_launches
 from kanstudy.analysis.simulation.machine_model import MachineModel
 from kanstudy.analysis.simulation.noise import Noise
-from kanstudy.analysis.statistics.paired_arms import PairedArms
-from kanstudy.analysis.captions import caption
 from kanstudy.analysis.simulation.simulate import simulate, truth
-from kanstudy.analysis.attribution.verdict import verdicts
+from kanstudy.analysis.statistics import intervals
+from kanstudy.analysis.statistics.launches import between_launches
+from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.record import Record
 
 LOGS = st.lists(st.floats(-2, 2), min_size=5, max_size=12)

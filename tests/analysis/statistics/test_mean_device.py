@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from fabricate import make_point, make_record
 
-from kanstudy.analysis.statistics.blocks import blocks
-from kanstudy.analysis.statistics.mean_device import of_mean_device
 from kanstudy.analysis.simulation.machine_model import MachineModel
 from kanstudy.analysis.simulation.noise import Noise
 from kanstudy.analysis.simulation.simulate import simulate
+from kanstudy.analysis.statistics.blocks import blocks
+from kanstudy.analysis.statistics.mean_device import of_mean_device
 from kanstudy.record import Record
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from test_coverage import BLOCKS, DRAWS, HIGHEST, LOWEST, MACHINE, POINT, SCENARIOS, Vectorised, stacked
 
-from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.simulation.machine_model import MachineModel
 from kanstudy.analysis.simulation.noise import Noise
 from kanstudy.analysis.simulation.simulate import chain_times, draw, simulate, truth
+from kanstudy.analysis.statistics import intervals
 from kanstudy.stopping import LOOKS, half_width, log_ratios
 
 EFFICIENCY = {"efficiency": ("serial_global", "ddp")}
