@@ -1,6 +1,6 @@
 """What the records mean. No torch.
 
-- `results` reads records, `captions` says what they rest on, `series` which points form a curve;
+- `results` reads records, `nodes` says where they ran, `captions` what they rest on, `series` which form a curve;
 - `metrics` are the formulas, `statistics` the rounds, their ratios and their intervals;
 - `estimates` are the experiments' frames, a row a point as `rows` has it; `steadiness` looks at the rounds behind them;
 - `attribution` says where the efficiency goes, `dose_response` whether that is found where it was put in;

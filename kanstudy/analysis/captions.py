@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from kanstudy.analysis.nodes import cautions
 from kanstudy.analysis.results import launches, points, starts, surroundings
 from kanstudy.analysis.series import plain
 from kanstudy.analysis.statistics.blocks import blocks
@@ -35,6 +36,7 @@ def caption(records: Sequence[Record]) -> str:
     ]
     if len({surroundings(record) for record in records if record.conditions is not None}) > 1:
         sentences.append("Not all points were measured under the same conditions (hosts, versions, threads)")
+    sentences += cautions(records)
     if frame["oversubscribed"].any():
         sentences.append("Hollow markers: more ranks than cores")
     return ". ".join(sentences) + "."

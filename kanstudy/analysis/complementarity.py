@@ -157,7 +157,7 @@ def _quality(record: Record) -> str:
 
 def _pairs(records: Sequence[Record]) -> Iterator[tuple[str, Record, Record | None]]:
     """Every two operators of the same work at each world size above one, the slower first, with the work's name."""
-    keys = pd.DataFrame(series_keys(records), columns=list(SERIES_KEYS)).drop(columns="operator")
+    keys = pd.DataFrame(series_keys(records), columns=list(SERIES_KEYS)).drop(columns=["operator", "node_set"])
     labels = told_apart(keys["model"].str.upper() + " " + keys["dataset"], keys)
     groups: dict[tuple, list[Record]] = {}
     names = {}

@@ -47,7 +47,7 @@ _HEAD = ["series", "source", "profile", "experiment", "world_size", "global_batc
 _HEAD += ["device_name", "oversubscribed", *(f"{name}{end}" for name in _SIDES for end in ("", "_control"))]
 _TAIL = ["matching_batch", "verdict", "verdict_overhead", "verdict_efficiency", "n_rounds", "n_disturbed", "launches"]
 _TAIL += ["trusted", "method", "reason", "point_id", "control_point_id"]
-_OWN = ("series_batch", "model", "layer_widths", "grid_size", "spline_order", "operator")
+_OWN = ("series_batch", "node_set", "model", "layer_widths", "grid_size", "spline_order", "operator")
 _ALIKE = [SERIES_KEYS.index(name) for name in SERIES_KEYS if name not in _OWN]
 
 

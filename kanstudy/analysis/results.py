@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from kanstudy.analysis.nodes import node_set
 from kanstudy.analysis.series import series_keys, series_labels
 from kanstudy.record import Record, RecordError, read_record
 from kanstudy.stopping import decisions
 
-RESERVED = ("plans", "data", "logs", "notebooks", "aside", "figures", "bench")
+RESERVED = ("plans", "data", "logs", "jobs", "notebooks", "aside", "figures", "bench")
 """Folders of a results folder that hold no records."""
 
 _NOT_SCALAR = ("arms", "allreduce", "provenance", "error", "out_of_grid_share")
@@ -174,12 +175,11 @@ def _existing(results_dir: Path | str) -> Path:
 
 
 def surroundings(record: Record) -> str:
-    """The conditions but for the ranks, which differ by world size: from the first host, on which all points ran."""
+    """The conditions but for the ranks, which differ by world size: of the hosts all that the launch had."""
     conditions = dict(record.provenance.get("conditions") or {})
-    hosts = conditions.pop("hosts", None) or [None]
-    for name in ("ranks", "operator", "tf32"):
+    for name in ("hosts", "ranks", "operator", "tf32"):
         conditions.pop(name, None)
-    return json.dumps([hosts[0], conditions], sort_keys=True, default=str)
+    return json.dumps([node_set(record), conditions], sort_keys=True, default=str)
 
 
 def _row(experiment: str, name: str, size: int | None, status: str, done: int, total: int | None, reason: str) -> dict:
