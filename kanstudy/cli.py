@@ -17,6 +17,7 @@ from kanstudy import __version__
 from kanstudy.commands.analyse import analyse
 from kanstudy.commands.bench import bench
 from kanstudy.commands.bench_attribution import attribution
+from kanstudy.commands.collect import collect
 from kanstudy.commands.errors import BadInput
 from kanstudy.commands.submit import submit
 from kanstudy.study.batch import FAILED, INTRODUCTION, NOTEBOOKS, OK
@@ -63,6 +64,7 @@ main.add_command(analyse)
 main.add_command(bench)
 bench.add_command(attribution)
 main.add_command(submit)
+main.add_command(collect)
 
 _profile = click.option("--profile", required=True, metavar="P", help="smoke, laptop, ..., or a path to your .toml")
 _profile_or_not = click.option("--profile", metavar="P", help="the profile whose results are meant")
@@ -140,9 +142,11 @@ def status(profile: str | None, results_dir: str) -> None:
       kanstudy status --results-dir results/reference/laptop
     """
     from kanstudy.analysis.results import ResultsError, planned_versus_done
-    from kanstudy.study import batch
+    from kanstudy.study import batch, collect
 
     loaded, results = _given(profile, results_dir)
+    for line in collect.job_lines(collect.queue(results)):
+        click.echo(line)
     try:
         table = planned_versus_done(results) if results.exists() else None
     except ResultsError as error:

@@ -23,15 +23,18 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis import intervals, metrics
-from kanstudy.analysis.attribution import baseline, columns, efficiency, joined, quality
-from kanstudy.analysis.blocking import bucket_bytes
-from kanstudy.analysis.blocks import UNTRUSTED_ABOVE
-from kanstudy.analysis.intervals import MISSING, Estimate
-from kanstudy.analysis.launches import LAUNCHES_FROM, over_launches
-from kanstudy.analysis.paired import PairedArms
+from kanstudy.analysis import metrics
+from kanstudy.analysis.attribution.chain import baseline
+from kanstudy.analysis.attribution.decomposition import efficiency
+from kanstudy.analysis.communication.blocking import bucket_bytes
 from kanstudy.analysis.results import launches, surroundings
+from kanstudy.analysis.rows import columns, joined, quality
 from kanstudy.analysis.series import SERIES_KEYS, series_keys, series_labels
+from kanstudy.analysis.statistics import intervals
+from kanstudy.analysis.statistics.blocks import UNTRUSTED_ABOVE
+from kanstudy.analysis.statistics.intervals import MISSING, Estimate
+from kanstudy.analysis.statistics.launches import LAUNCHES_FROM, over_launches
+from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.record import Record
 from kanstudy.sizes import matched_layer_widths
 
@@ -44,7 +47,7 @@ _HEAD = ["series", "source", "profile", "experiment", "world_size", "global_batc
 _HEAD += ["device_name", "oversubscribed", *(f"{name}{end}" for name in _SIDES for end in ("", "_control"))]
 _TAIL = ["matching_batch", "verdict", "verdict_overhead", "verdict_efficiency", "n_rounds", "n_disturbed", "launches"]
 _TAIL += ["trusted", "method", "reason", "point_id", "control_point_id"]
-_OWN = ("series_batch", "model", "layer_widths", "grid_size", "spline_order", "operator")
+_OWN = ("series_batch", "node_set", "model", "layer_widths", "grid_size", "spline_order", "operator")
 _ALIKE = [SERIES_KEYS.index(name) for name in SERIES_KEYS if name not in _OWN]
 
 

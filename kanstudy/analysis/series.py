@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.nodes import node_set
 from kanstudy.record import Record
 
 SERIES_KEYS = (
@@ -14,6 +15,7 @@ SERIES_KEYS = (
     "source",
     "device_type",
     "device_name",
+    "node_set",
     "backend",
     "threads_per_rank",
     "placement",
@@ -39,12 +41,13 @@ SERIES_KEYS = (
     "seed",
     "injection",
 )
-"""What the points of one curve share; only the world size differs. `series_batch` is the batch that stays."""
+"""What the points of one curve share; only the world size differs. `series_batch` is the batch that stays, `node_set`
+the launch's hosts, on which groups of all sizes are nested: a curve never joins two sets of nodes."""
 
 WORK_KEYS = tuple(
     name
     for name in SERIES_KEYS
-    if name not in ("experiment", "scaling", "series_batch", "learning_rate", "seed")
+    if name not in ("experiment", "scaling", "series_batch", "node_set", "learning_rate", "seed")
     and name not in ("block_s", "warmup_steps", "warmup_s")
 )
 """What points of the same work share, whichever experiment asked for them and however long each was measured; not the
@@ -53,6 +56,7 @@ ranks and the batch."""
 _LABEL_HEADS = {
     "source": "source",
     "device_name": "on",
+    "node_set": "nodes",
     "layer_widths": "widths",
     "grid_size": "grid",
     "series_batch": "batch",
@@ -80,8 +84,8 @@ def told_apart(labels: pd.Series, frame: pd.DataFrame) -> pd.Series:
     """Labels with as many of the frame's columns behind them as it takes to tell its different rows apart."""
     keys = frame.map(plain)
     different = len(keys.drop_duplicates())
-    names = [str(name) for name in keys]
-    for name in sorted(names, key=lambda name: list(_LABEL_HEADS).index(name) if name in _LABEL_HEADS else len(names)):
+    names, heads = [str(name) for name in keys], list(_LABEL_HEADS)
+    for name in sorted(names, key=lambda name: heads.index(name) if name in heads else len(heads)):
         if labels.nunique() == different:
             continue
         longer = labels + f", {_LABEL_HEADS.get(name, name.replace('_', ' '))} " + keys[name]
@@ -93,14 +97,18 @@ def told_apart(labels: pd.Series, frame: pd.DataFrame) -> pd.Series:
 def series_keys(records: Sequence[Record]) -> list[tuple]:
     """The series of each record. Where a launch failed before it could see its hardware, it is that of the others."""
     hardware = {(record.device_type, record.device_name) for record in records if record.device_name is not None}
+    node_sets = {node_set(record) for record in records if record.conditions is not None}
     keys = []
     for record in records:
-        values = {name: getattr(record, name) for name in SERIES_KEYS if name != "series_batch"}
+        values = {name: getattr(record, name) for name in SERIES_KEYS if name not in ("series_batch", "node_set")}
         same_type = [name for kind, name in hardware if kind == record.device_type]
         if record.device_name is None and len(same_type) == 1:
             values["device_name"] = same_type[0]
         values["layer_widths"] = "-".join(map(str, record.layer_widths))
         values["series_batch"] = record.global_batch_size if record.scaling == "strong" else record.local_batch_size
+        values["node_set"] = node_set(record)
+        if record.conditions is None and len(node_sets) == 1:
+            values["node_set"] = next(iter(node_sets))
         keys.append(tuple(values[name] for name in SERIES_KEYS))
     return keys
 

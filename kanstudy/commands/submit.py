@@ -35,8 +35,17 @@ Exit codes:
     help="separate launches, each with all rounds; a number to quote rests on at least 5  [default: 1]",
 )
 @click.option("--dry-run", is_flag=True, help="show the plan, its cost and the sbatch command; neither needs Slurm")
+@click.option(
+    "--by-hand", is_flag=True, help="for machines without Slurm: write the run folder, show what to start where"
+)
 def submit(
-    profile: str, only: tuple[str, ...], results_dir: str, rounds: int | None, launches: int, dry_run: bool
+    profile: str,
+    only: tuple[str, ...],
+    results_dir: str,
+    rounds: int | None,
+    launches: int,
+    dry_run: bool,
+    by_hand: bool,
 ) -> None:
     """Submit the study to Slurm: one job that measures, and one after it that makes notebooks and report.
 
@@ -48,6 +57,7 @@ def submit(
       kanstudy submit --profile finisterrae3 --dry-run
       kanstudy submit --profile mycluster.toml --only strong_scaling --launches 5
     """
+    from kanstudy.study import by_hand as writing
     from kanstudy.study import costs, experiments, slurm, submission
     from kanstudy.study import profile as profiles
     from kanstudy.study import submit as submitting
@@ -74,15 +84,17 @@ def submit(
             click.echo("\nWithout --dry-run, RUN being a folder of its own:")
             click.echo(shlex.join(submitting.command_to_show(loaded, results)))
             return
-        run = submitting.submit(plans, loaded, results, figures, click.echo)
-    except (profiles.ProfileError, submitting.AlreadySubmittedError, slurm.SlurmError, FolderError) as error:
+        do = writing.write if by_hand else submitting.submit
+        run = do(plans, loaded, results, figures, click.echo)
+    except (profiles.ProfileError, slurm.SlurmError, FolderError) as error:
         raise BadInput(str(error)) from error
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be written: {error.strerror}") from error
     if run is not None:
         named = shlex.join(["--profile", profile, *(["--results-dir", results_dir] if results_dir else [])])
         click.echo(f"How far it is: kanstudy collect {named}")
-        click.echo(f"What it says:  tail -f {_short(run.folder)}/job-*.out")
+        if not by_hand:
+            click.echo(f"What it says:  tail -f {_short(run.folder)}/job-*.out")
 
 
 def _short(path: Path) -> str:

@@ -38,10 +38,10 @@ from kanstudy.bench_record import (
 )
 from kanstudy.machine import core_order
 from kanstudy.study import folder
-from kanstudy.study.launch import environment
 from kanstudy.study.processes import started
 from kanstudy.study.progress import Progress, duration
 from kanstudy.study.provenance import collect
+from kanstudy.study.run_spec import environment
 
 DEFAULT_ROUNDS = 20
 BLOCK_S = 0.05

@@ -15,6 +15,10 @@ from typing import Any
 
 TAIL_LINES, TAIL_CHARACTERS = 30, 4000
 _REPORT = re.compile(r"rank\s*:\s*(\d+)\s*\(local_rank: \d+\)\s*\n\s*exitcode\s*:\s*(-?\d+)")
+_STEP_REPORT = re.compile(
+    r"srun: error: (?P<node>\S+): tasks? (?P<tasks>[\d,-]+): (?:Exited with exit code (?P<code>\d+)|(?P<how>[^\n(]+))"
+)
+_NODE_FAILURE = re.compile(r"srun: error: Node failure on (\S+)")
 _TIMEOUT = re.compile(r"timed out|time-?out", re.IGNORECASE)
 _PORT_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 
@@ -45,7 +49,9 @@ def first_failure(log_dir: Path, launcher_log: Path, exit_code: int) -> Failure:
     """What went wrong first in a launch that ended with `exit_code`."""
     logs = {int(path.parent.name): path for path in log_dir.glob("*/attempt_*/*/stderr.log")}
     printed = _text(launcher_log)
-    codes = {int(rank): int(code) for rank, code in _REPORT.findall(printed)}
+    if failed := _NODE_FAILURE.search(printed):  # what its ranks and the others tell comes of that
+        return _failure(f"node {failed[1]} failed", None, launcher_log)
+    codes = {int(rank): int(code) for rank, code in _REPORT.findall(printed)} or step_codes(printed)
     rank = _first_rank(codes, logs)
     if rank is None or rank not in logs:
         return _failure(f"the launcher {_ended(exit_code)}{_last_words(printed)}", None, launcher_log)
@@ -54,6 +60,20 @@ def first_failure(log_dir: Path, launcher_log: Path, exit_code: int) -> Failure:
         return _failure(_ended(code), rank, logs[rank])
     raised = _raised(logs[rank].with_name("error.json"))
     return _failure(raised or f"{_ended(code)}{_last_words(_text(logs[rank]))}", rank, logs[rank])
+
+
+def step_codes(printed: str) -> dict[int, int]:
+    """The exit code of each task that srun says has failed, the first first; of a signal, its number less than 0."""
+    signals = {signal.strsignal(number): -number for number in signal.valid_signals()}
+    codes: dict[int, int] = {}
+    for match in _STEP_REPORT.finditer(printed):
+        how = (match["how"] or "").strip()
+        code = int(match["code"]) if match["code"] else signals.get(how, -signal.SIGKILL if "Memory" in how else 1)
+        for part in match["tasks"].split(","):
+            first, _, last = part.partition("-")
+            for task in range(int(first), int(last or first) + 1):
+                codes.setdefault(task, code)
+    return codes
 
 
 def stalled(log_dir: Path, launcher_log: Path, silent_s: float) -> Failure:

@@ -25,6 +25,10 @@ class FolderError(RuntimeError):
     """The results folder cannot be used: it cannot be written, or another study is writing it."""
 
 
+class FolderBusyError(FolderError):
+    """Another study is writing it."""
+
+
 @contextlib.contextmanager
 def opened(results: Path) -> Iterator[None]:
     """Make the folder and hold its lock; `FolderError` where that cannot be."""
@@ -40,7 +44,7 @@ def opened(results: Path) -> Iterator[None]:
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 holder = os.read(handle, 200).decode(errors="replace") or "another process"
-                raise FolderError(f"results folder {results}: {holder} is running a study in it") from error
+                raise FolderBusyError(f"results folder {results}: {holder} is running a study in it") from error
             # some network file systems have no locks: go on without
         try:
             os.truncate(handle, 0)

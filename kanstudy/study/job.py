@@ -1,7 +1,8 @@
 """`python -m kanstudy.study.job RUN -- SRUN ...`: measure a run folder inside its allocation, on its first node.
 
 The batch script gives the command that starts one process a rank. SIGUSR1 ends the launch in progress after its
-round. Exit codes as of `kanstudy run`: 4 where something is left to measure, which submitting again goes on with.
+round. Exit codes as of `kanstudy run`: 4 where something is left to measure, which submitting again goes on with; 2
+where the nodes do not carry the study.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import sys
 import time
 from pathlib import Path
 
-from kanstudy.study import batch, launch, provenance, slurm, submission
+import kanstudy
+from kanstudy.study import batch, folder, launch, preflight, provenance, slurm, submission
 from kanstudy.study.allocation import Allocation
+from kanstudy.study.run_spec import environment
 
 MARGIN_S = 45.0
 """Seconds before the time limit by which everything is written."""
+LOCK_S = 120.0
+"""How long the lock of a job that was just taken away may last on a network file system."""
 
 
 def measure(run: submission.Submission, step: list[str], job: str) -> int:
@@ -24,35 +29,61 @@ def measure(run: submission.Submission, step: list[str], job: str) -> int:
     allocation = Allocation(run.cluster, step, lambda: slurm.state(job))
     signal.signal(signal.SIGUSR1, allocation.ask_to_end)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # unwinds, so that the step ends too
-    attempt = os.environ.get("SLURM_RESTART_COUNT", "0")
-    _say(f"job {job}, start {int(attempt) + 1}, on {os.environ.get('SLURM_JOB_NODELIST', '?')}")
-    if (now := provenance.git_state(Path(__file__).parent)) != run.code:
+    start = int(os.environ.get("SLURM_RESTART_COUNT", "0")) + 1
+    _say(f"job {job}, start {start}, on {os.environ.get('SLURM_JOB_NODELIST', '?')}")
+    if (now := provenance.git_state(Path(kanstudy.__file__).resolve().parent)) != run.code:
         _say(f"the code has changed since the job was submitted: {run.code} then, {now} now; the records tell")
     left_s = slurm.time_left_s(job)
     end_s = None if left_s is None else time.monotonic() + left_s - MARGIN_S
+    left = submission.unfinished(run.plans, run.results)
+    if left:
+        own = environment(run.profile.machine.threads_per_rank, is_here=False)
+        found = run.folder / f"preflight-{job}-{start}"
+        try:
+            wait_for_lock(run.results)
+            allocation.provenance = preflight.check(allocation, run.profile, run.results, found, own)
+        except (preflight.PreflightError, folder.FolderError) as error:
+            if not allocation.is_ending():
+                _say(str(error))
+                return batch.BAD_INPUT
+        if allocation.provenance.get("flag"):
+            _say(allocation.provenance["flag"])
     failures: list[str] = []
-    for plan in run.plans.values():
+    for name in left:
         if allocation.is_asked_to_end or (end_s is not None and time.monotonic() >= end_s):
             break
         minutes = 0.0 if end_s is None else (end_s - time.monotonic()) / 60
         try:
-            launch.run(plan, run.results, "local", minutes, allocation=allocation)
-        except (launch.LaunchError, launch.FolderError) as error:
+            launch.run(run.plans[name], run.results, "local", minutes, allocation=allocation)
+        except (launch.LaunchError, folder.FolderError) as error:
             _say(str(error))
-            failures.append(plan.experiment)
+            failures.append(name)
     states = batch.point_states(run.plans, run.results)
     _say(batch.summary(states))
-    stopped = allocation.is_asked_to_end or allocation.is_ending() or (end_s is not None and time.monotonic() >= end_s)
+    stopped = allocation.is_ending() or (end_s is not None and time.monotonic() >= end_s)
     return batch.exit_code(states, failures, stopped)
+
+
+def wait_for_lock(results: Path) -> None:
+    """Wait until nothing else writes the results; `FolderError` where that lasts."""
+    end = time.monotonic() + LOCK_S
+    while True:
+        try:
+            with folder.opened(results):
+                return
+        except folder.FolderBusyError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(5)
 
 
 def main() -> None:
     """Read the command line, which the batch script writes."""
-    folder, _, *step = sys.argv[1:]
+    place, _, *step = sys.argv[1:]
     try:
-        run = submission.read(Path(folder))
+        run = submission.read(Path(place))
     except (OSError, ValueError, KeyError) as error:
-        print(f"{folder}: not the folder of a run: {error}", file=sys.stderr)
+        print(f"{place}: not the folder of a run: {error}", file=sys.stderr)
         sys.exit(batch.BAD_INPUT)
     sys.exit(measure(run, step, os.environ["SLURM_JOB_ID"]))
 

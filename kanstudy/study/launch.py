@@ -6,7 +6,6 @@ progress is marked with the first failing rank and its log, and the other points
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -14,24 +13,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import kanstudy
 from kanstudy.record import FINAL_FAULTS, Fault, Record, RecordError, blank_record, write_record
-from kanstudy.spec import PointSpec, RunSpec, data_key, to_json
+from kanstudy.spec import PointSpec, RunSpec, to_json
 from kanstudy.study import folder
 from kanstudy.study.allocation import Allocation
-from kanstudy.study.data import prepare
 from kanstudy.study.faults import Failure, first_failure, stalled
 from kanstudy.study.folder import FolderError
 from kanstudy.study.pilot import forecasts
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.processes import started
+from kanstudy.study.profile import figures_dir as default_figures_dir
 from kanstudy.study.profile import results_dir as default_results_dir
 from kanstudy.study.progress import Progress, duration
 from kanstudy.study.provenance import collect
+from kanstudy.study.run_spec import data_files, environment, run_spec
+from kanstudy.study.submit import submit
 
 __all__ = ["FolderError", "LaunchError", "LaunchOutcome", "run"]
 
-LAUNCHERS = ("local", "none")
+LAUNCHERS = ("local", "slurm", "none")
 _POLL_S = 0.1
 
 Command = Callable[[RunSpec, Path, Path], list[str]]
@@ -63,7 +63,7 @@ def run(
     allocation: Allocation | None = None,
     _command: Command | None = None,
 ) -> LaunchOutcome:
-    """Measure what a plan still lacks, and tell what there is; "none" only tells.
+    """Measure what a plan still lacks, and tell what there is; "slurm" submits that, "none" only tells.
 
     `results_dir` defaults to the profile's; with `max_minutes` (0: no limit) no round begins that would end later.
     In a job `allocation` is where the ranks run, instead of this machine.
@@ -89,6 +89,8 @@ def run(
             launches = _Launches(plan, results, deadline, command, allocation)
             launches.measure()
             failures = launches.failures
+    elif launcher == "slurm" and plan.points:
+        submit({plan.experiment: plan}, plan.profile, results, default_figures_dir(plan.profile), _say)
     outcome = LaunchOutcome(results_dir=results, statuses=folder.states(plan, results))
     for point_id, state in outcome.statuses.items():
         if state in FINAL_FAULTS:
@@ -130,6 +132,8 @@ class _Launches:
         self.data_files: dict[str, str] = {}
         self.environment = environment(plan.profile.machine.threads_per_rank, is_here=allocation is None)
         self.provenance = collect(self.environment)
+        if allocation:
+            self.provenance["preflight"] = allocation.provenance
 
     def measure(self) -> None:
         plan = self.plan
@@ -146,12 +150,15 @@ class _Launches:
         head = f"{plan.experiment}: {len(missing)} of {len(plan.points)} points to measure"
         about = f"{'at most ' if plan.target_width else ''}about {about}"
         _say(f"{head} on up to {plan.world_size} ranks, {about}; results in {self.results}")
-        for point in missing:
-            if data_key(point) not in self.data_files:
-                file = prepare(point.dataset, point.n_samples, point.seed, self.results / "data")
-                self.data_files[data_key(point)] = str(file)
+        self.data_files = data_files(missing, self.results)
+        lacked = []
         for launch in range(plan.launches):
-            self._measure_launch(launch, [point for point in missing if self._lacks(point, launch)])
+            pending = [point for point in missing if self._lacks(point, launch)]
+            lacked.append(set(pending))
+            self._measure_launch(launch, pending)
+        for launch in range(plan.launches):  # a record that could not go on here (other nodes) lost launches it had
+            again = [point for point in missing if point not in lacked[launch] and self._lacks(point, launch)]
+            self._measure_launch(launch, again)
 
     def _measure_launch(self, launch: int, pending: list[PointSpec]) -> None:
         """All of `pending` in one torchrun, and, each time that one dies, the others again in another."""
@@ -160,7 +167,7 @@ class _Launches:
             spec, log_dir = self._spec(launch, pending)
             progress, failure = self._launch(spec, log_dir)
             left = [point for point in pending if self._lacks(point, launch)]
-            if self.allocation and (self.allocation.is_asked_to_end or (failure and self.allocation.is_ending())):
+            if self.allocation and self._is_taken_away(self.allocation, failure):
                 return  # nothing failed: what is left stays as it is
             if failure is None and left and (self.deadline is None or progress.is_finished):
                 reason = "the worker ended early, without a word"
@@ -176,6 +183,16 @@ class _Launches:
             else:
                 self._fail([p for p in left if p.point_id == progress.point_id], spec, failure, progress.arm)
             pending = [point for point in left if point.point_id not in self.failures]
+
+    def _is_taken_away(self, allocation: Allocation, failure: Failure | None) -> bool:
+        """Whether a launch in a job ended because the job does, or because a node is dead."""
+        if allocation.is_asked_to_end or failure is None:
+            return allocation.is_asked_to_end
+        if allocation.is_ending():
+            return True
+        if said := allocation.broken():
+            _say(f"  {failure}\n  not all nodes answer any more, so nothing else is measured: {said}")
+        return bool(said)
 
     def _is_over(self) -> bool:
         if self.allocation and self.allocation.is_asked_to_end:
@@ -212,7 +229,8 @@ class _Launches:
             return True
         if record.is_final(rounds, launches, target):
             return False
-        return launch == launches - 1 or not record.has_launch(launch, rounds, target)
+        has = [record.has_launch(index, rounds, target) for index in range(launches)]
+        return not has[launch] or (launch == launches - 1 and all(has))
 
     def _is_of_this_machine(self, record: Record) -> bool:
         """Whether a record was measured with the profile's ranks; one that was not is measured anew, not passed off."""
@@ -222,31 +240,17 @@ class _Launches:
 
     def _spec(self, launch: int, points: list[PointSpec]) -> tuple[RunSpec, Path]:
         """The launch's specification, written to a log folder of its own."""
-        profile = self.plan.profile
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         log_dir = self.results / "logs" / self.plan.experiment / stamp
-        spec = RunSpec(
-            profile=profile.name,
-            experiment=self.plan.experiment,
-            points=tuple(points),
-            data_files={data_key(point): self.data_files[data_key(point)] for point in points},
-            results_dir=str(self.results),
-            progress_file=str(log_dir / "progress.jsonl"),
-            rounds={point.point_id: self.plan.rounds[point.point_id] for point in points},
+        spec = run_spec(
+            self.plan,
+            points,
             launch=launch,
-            launches=self.plan.launches,
-            device=profile.device,
-            backend=profile.backend,
-            threads_per_rank=profile.machine.threads_per_rank,
-            pin=profile.machine.pin,
-            oversubscribed=profile.is_oversubscribed,
-            collective_timeout_s=profile.machine.collective_timeout_s,
-            deadline_unix_s=self.deadline,
-            seed=points[0].seed,
-            target_width={
-                point.point_id: width for point in points if (width := self.plan.target_width.get(point.point_id))
-            },
+            results=self.results,
+            files=self.data_files,
+            progress=log_dir / "progress.jsonl",
             provenance=self.provenance,
+            deadline=self.deadline,
         )
         log_dir.mkdir(parents=True)
         (log_dir / "run.json").write_text(to_json(spec), encoding="utf-8")
@@ -269,25 +273,6 @@ class _Launches:
             write_record(record, self.results)
             self.failures[point.point_id] = failure
             _say(f"  {point.point_id}: {failure}")
-
-
-def environment(threads_per_rank: int, is_here: bool = True) -> dict[str, str]:
-    """The environment of a launch: this process's, with equal threads and one allocator policy for every arm.
-
-    Where all ranks are on this machine, `is_here`, they meet on its loopback."""
-    threads = str(threads_per_rank)
-    package = str(Path(kanstudy.__file__).resolve().parent.parent)
-    own = {
-        "OMP_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
-        # glibc: keep freed memory, or steps at large batches pay thousands of page faults that small ones do not
-        "MALLOC_MMAP_MAX_": "0",
-        "MALLOC_TRIM_THRESHOLD_": str(8 * 2**30),
-        "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")])),
-    }
-    if is_here and Path("/sys/class/net/lo").exists():  # whatever this machine's name leads to
-        own["GLOO_SOCKET_IFNAME"] = "lo"
-    return os.environ | own
 
 
 def _say(line: str) -> None:

@@ -25,8 +25,8 @@ class SlurmError(RuntimeError):
     """Slurm refused, or is not there; the message is Slurm's own."""
 
 
-def study_command(cluster: Cluster, name: str, run: Path, script: Path) -> list[str]:
-    """The sbatch command of the job that measures a run folder: one allocation, one task a rank."""
+def study_command(cluster: Cluster, name: str, run: Path, script: Path, after: Sequence[str] = ()) -> list[str]:
+    """The sbatch command of the job that measures a run folder: one allocation, one task a rank; `after` these jobs."""
     options = {
         "--job-name": f"kanstudy-{name}",
         "--nodes": cluster.nodes,
@@ -39,6 +39,7 @@ def study_command(cluster: Cluster, name: str, run: Path, script: Path) -> list[
         "--output": _pattern(run / "job-%j.out"),
         "--open-mode": "append",
         "--signal": f"B:USR1@{SIGNAL_S}",
+        "--dependency": "afterany:" + ":".join(after) if after else "",
     }
     requeue = "--requeue" if cluster.requeue else "--no-requeue"
     return ["sbatch", "--parsable", *_words(options), requeue, *cluster.options, str(script), str(run)]
@@ -68,19 +69,28 @@ def submit(command: Sequence[str]) -> str:
     return job
 
 
-def state(job: str) -> str:
-    """The job's state, such as PENDING or RUNNING, from the queue or the accounting; empty where neither knows it."""
+def states(jobs: Sequence[str]) -> dict[str, str]:
+    """The state of each job, such as PENDING or RUNNING, from the queue or the accounting; not of those that neither
+    knows any more."""
+    found: dict[str, str] = {}
     for command in (
-        ["squeue", "--noheader", "--jobs", job, "--format=%T"],
-        ["sacct", "--noheader", "--allocations", "--jobs", job, "--format=State%30", "--parsable2"],
+        ["squeue", "--noheader", "--states=all", "--format=%i %T"],
+        ["sacct", "--noheader", "--allocations", "--parsable2", "--format=JobID,State"],
     ):
-        try:
-            words = _ask(command).split()
-        except SlurmError:  # forgotten, or there is no accounting
-            continue
-        if words:
-            return words[0]
-    return ""
+        if missing := [job for job in jobs if job not in found]:
+            try:
+                answer = _ask([*command, "--jobs", ",".join(missing)])
+            except SlurmError:  # it has forgotten them, or there is no accounting
+                continue
+            for words in (line.replace("|", " ").split() for line in answer.splitlines()):
+                if len(words) > 1 and words[0] in missing:
+                    found[words[0]] = words[1]
+    return found
+
+
+def state(job: str) -> str:
+    """The state of one job; empty where neither queue nor accounting knows it."""
+    return states([job]).get(job, "")
 
 
 def reason(job: str) -> str:

@@ -52,7 +52,7 @@ class Submission:
 
 def unfinished(plans: Mapping[str, ExperimentPlan], results: Path) -> dict[str, ExperimentPlan]:
     """The plans with the points that have no final record yet; without those that have none left."""
-    left = {}
+    left: dict[str, ExperimentPlan] = {}
     for name, plan in plans.items():
         state = states(plan, results)
         points = tuple(point for point in plan.points if state[point.point_id] not in FINAL)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kanstudy.files import write_atomically
 from kanstudy.study import costs, slurm, submission
-from kanstudy.study.data import prepare
 from kanstudy.study.folder import opened
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import Profile, ProfileError, project_root
-
-
-class AlreadySubmittedError(RuntimeError):
-    """A job that writes the same results is queued or running."""
+from kanstudy.study.run_spec import data_files
 
 
 def scripts() -> tuple[Path, Path]:
@@ -40,11 +37,11 @@ def submit(
     figures: Path,
     say: Callable[[str], object] = print,
 ) -> submission.Submission | None:
-    """Submit what has no final record yet; None where that is nothing.
+    """Submit what has no final record yet and is not in a job already; None where that is nothing.
 
-    Data sets are prepared now, since compute nodes rarely reach the internet. Raises `ProfileError` without a
-    cluster, `AlreadySubmittedError`, `SlurmError` with Slurm's own words, `FolderError` where the results cannot be
-    written.
+    Data sets are prepared now, since compute nodes rarely reach the internet. A job that would write beside another
+    waits for it. Raises `ProfileError` without a cluster, `SlurmError` with Slurm's own words, `FolderError` where
+    the results cannot be written.
     """
     if profile.cluster is None:
         raise ProfileError(f"{profile.path}: has no [cluster], and is measured here: kanstudy run")
@@ -53,28 +50,61 @@ def submit(
     if not left:
         say("Every planned point has its final record: nothing is submitted")
         return None
-    for run, jobs in submission.read_jobs(results).items():
-        if (state := slurm.state(jobs.get("study", ""))) in slurm.LIVE:
-            raise AlreadySubmittedError(
-                f"job {jobs['study']} ({state}) of {run} measures into {results}: wait for it, or end it: scancel"
-                f" {jobs['study']}"
-            )
-    with opened(results):
-        for plan in left.values():
-            for point in plan.points:
-                prepare(point.dataset, point.n_samples, point.seed, results / "data")
-        text = costs.plan_text(left, profile)
-        say(text)
-        run_folder = submission.write(left, profile, results, figures, text)
-    run = run_folder.folder
-    command = slurm.study_command(profile.cluster, profile.name, run, study)
-    commands = {"study": command}
-    write_atomically(run / "commands.json", json.dumps(commands, indent=1))
-    jobs = {"study": slurm.submit(command)}
+    live = _live(results)
+    for job, plans_of_job in live.items():
+        left = _without(left, plans_of_job)
+        say(f"Job {job} is queued or runs on these results: wait for it, or end it: scancel {job}")
+    if not left:
+        say("All that is left is in a job already: nothing is submitted")
+        return None
+    if not live:  # else the folder is the job's
+        with opened(results):
+            pass
+    for plan in left.values():
+        data_files(plan.points, results)
+    text = costs.plan_text(left, profile)
+    say(text)
+    written = submission.write({name: plans[name] for name in left}, profile, results, figures, text)
+    run = written.folder
+    commands = {"study": slurm.study_command(profile.cluster, profile.name, run, study, list(live))}
+    _write_commands(run, commands)
+    jobs = {"study": slurm.submit(commands["study"])}
     submission.write_jobs(run, jobs)
     commands["report"] = slurm.report_command(profile.cluster, profile.name, run, report, jobs["study"])
-    write_atomically(run / "commands.json", json.dumps(commands, indent=1))
-    jobs["report"] = slurm.submit(commands["report"])
+    _write_commands(run, commands)
+    try:
+        jobs["report"] = slurm.submit(commands["report"])
+    except slurm.SlurmError as error:
+        raise slurm.SlurmError(
+            f"job {jobs['study']} is submitted and measures; the one of the report: {error}"
+        ) from error
     submission.write_jobs(run, jobs)
     say(f"Submitted job {jobs['study']}, which measures, and job {jobs['report']}, which makes the report after it")
-    return run_folder
+    return written
+
+
+def _live(results: Path) -> dict[str, Mapping[str, ExperimentPlan]]:
+    """The jobs that are queued or running on these results, and what each is to measure."""
+    jobs = {run: pair["study"] for run, pair in submission.read_jobs(results).items() if "study" in pair}
+    states = slurm.states(list(jobs.values())) if jobs else {}
+    return {job: submission.read(run).plans for run, job in jobs.items() if states.get(job) in slurm.LIVE}
+
+
+def _without(plans: Mapping[str, ExperimentPlan], of_job: Mapping[str, ExperimentPlan]) -> dict[str, ExperimentPlan]:
+    """The plans without the points of which a job measures as many rounds and launches."""
+
+    def is_in_job(plan: ExperimentPlan, point_id: str) -> bool:
+        other = of_job.get(plan.experiment)
+        if other is None or other.launches < plan.launches:
+            return False
+        return other.rounds.get(point_id, 0) >= plan.rounds[point_id]
+
+    kept = {
+        name: dataclasses.replace(plan, points=tuple(p for p in plan.points if not is_in_job(plan, p.point_id)))
+        for name, plan in plans.items()
+    }
+    return {name: plan for name, plan in kept.items() if plan.points}
+
+
+def _write_commands(run: Path, commands: Mapping[str, list[str]]) -> None:
+    write_atomically(run / "commands.json", json.dumps(dict(commands), indent=1))

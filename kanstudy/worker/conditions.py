@@ -94,13 +94,17 @@ def fingerprint(conditions: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def apply(record: Record, conditions: dict[str, Any], members: tuple[int, ...]) -> None:
-    """Write the conditions into a record: fingerprint, nodes, device and the details for a reader."""
-    hosts = conditions["hosts"]
+def apply(record: Record, conditions: dict[str, Any], members: tuple[int, ...], hosts: list[str]) -> None:
+    """Write the conditions into a record: fingerprint, nodes, device and the details for a reader.
+
+    `hosts` are those of all ranks of the launch: its node set, in which the groups of all world sizes are nested.
+    """
+    own = conditions["hosts"]
     record.conditions = fingerprint(conditions)
-    record.nodes = len(set(hosts))
-    record.ranks_per_node = max(hosts.count(host) for host in set(hosts))
+    record.nodes = len(set(own))
+    record.ranks_per_node = max(own.count(host) for host in set(own))
     names = sorted({rank["device_name"] for rank in conditions["ranks"]})
     record.device_name = " + ".join(names)
     record.operator = conditions["operator"]
-    record.provenance = record.provenance | {"conditions": conditions, "members": list(members)}
+    node_set = list(dict.fromkeys(hosts))
+    record.provenance = record.provenance | {"conditions": conditions, "members": list(members), "node_set": node_set}

@@ -77,7 +77,7 @@ class Measurement:
         record, done, rounds = None, 0, most
         if ranks.rank == 0:
             record = open_record(self.run, point, conditions.fingerprint(details))
-            conditions.apply(record, details, members)
+            conditions.apply(record, details, members, ranks.hosts)
             done = record.rounds_of_launch(self.run.launch)
             if target is not None and done in (*stopping.LOOKS, most):  # rounds that an earlier plan asked for
                 stopping.look(record, self.run.launch, target, most)

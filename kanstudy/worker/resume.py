@@ -9,6 +9,9 @@ from pathlib import Path
 from kanstudy.record import Record, RecordError, blank_record, read_record, record_path
 from kanstudy.spec import PointSpec, RunSpec
 
+_OF_AN_ATTEMPT = ("utc", "git", "job", "preflight")
+"""What a later attempt adds to the provenance of the first."""
+
 
 def open_record(run: RunSpec, point: PointSpec, conditions: str) -> Record:
     """The record to go on with: the point's own where it was measured under the same conditions, else a new one.
@@ -36,6 +39,9 @@ def open_record(run: RunSpec, point: PointSpec, conditions: str) -> Record:
     record.status, record.error, record.attempt = "partial", None, record.attempt + 1
     record.profile = run.profile
     record.rounds_planned, record.launches_planned = run.rounds[point.point_id], run.launches
+    later = {name: run.provenance[name] for name in _OF_AN_ATTEMPT if name in run.provenance}
+    earlier = record.provenance.get("later_attempts", [])
+    record.provenance["later_attempts"] = [*earlier, {"attempt": record.attempt} | later]
     return record
 
 

@@ -1,9 +1,10 @@
 #!/bin/bash
 # up.sh FOLDER [NODES] [GPUS]: a throw-away Slurm on this machine, one slurmctld and NODES slurmd with GPUS fake GPUs
 # each. Needs root, Debian's slurm-wlm and munge. Then: export SLURM_CONF=FOLDER/slurm.conf. down.sh FOLDER stops it.
+# NODE names the nodes (node: node1, node2, ...). With OWNER=PID it also stops when that process has ended.
 set -euo pipefail
-folder=$1 nodes=${2:-2} gpus=${3:-2} host=$(hostname -s)
-port=$((21000 + $$ % 20000))
+folder=$1 nodes=${2:-2} gpus=${3:-2} name=${NODE:-node} host=$(hostname -s)
+port=$((21000 + $$ % 11000)) # below the ports that outgoing connections take
 mkdir -p "$folder"/{state,log,run,dev,munge}
 chmod 755 "$folder"
 chmod 700 "$folder/munge"
@@ -43,14 +44,14 @@ ReturnToService=2
 JobRequeue=1
 KillWait=5
 MinJobAge=${MIN_JOB_AGE:-300}
-SlurmdTimeout=${SLURMD_TIMEOUT:-60}
+SlurmdTimeout=${NODE_TIMEOUT:-60}
 InactiveLimit=0
 SlurmdParameters=config_overrides
 GresTypes=gpu
 CONF
 for node in $(seq "$nodes"); do
-  mkdir -p "$folder/spool/node$node"
-  echo "NodeName=node$node NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + node)) CPUs=4 Boards=1" \
+  mkdir -p "$folder/spool/$name$node"
+  echo "NodeName=$name$node NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + node)) CPUs=4 Boards=1" \
     "SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4000 Gres=gpu:a100:$gpus" >>"$folder/slurm.conf"
 done
 cat >>"$folder/slurm.conf" <<CONF
@@ -66,8 +67,14 @@ echo "CgroupPlugin=cgroup/v1" >"$folder/cgroup.conf"
 export SLURM_CONF=$folder/slurm.conf
 /usr/sbin/slurmctld -c -f "$SLURM_CONF"
 for node in $(seq "$nodes"); do
-  /usr/sbin/slurmd -c -N "node$node" -f "$SLURM_CONF"
+  /usr/sbin/slurmd -c -N "$name$node" -f "$SLURM_CONF"
 done
+if [ -n "${OWNER:-}" ]; then
+  down=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/down.sh
+  # shellcheck disable=SC2016
+  setsid bash -c 'while kill -0 "$1" && [ -d "$3" ]; do sleep 1; done; "$2" "$3"' _ "$OWNER" "$down" "$folder" \
+    </dev/null >/dev/null 2>&1 &
+fi
 for _ in $(seq 60); do
   [ "$(sinfo -h -N -o '%t' | grep -c idle)" -ge $((2 * nodes)) ] && exit # each node is in two partitions
   sleep 0.25

@@ -45,8 +45,11 @@ def one_round(run: RunSpec, point: PointSpec, wrong: str) -> bool:
     """A complete round of one point; whether the point goes on."""
     path = record_path(run.results_dir, point.experiment, point.point_id)
     record = read_record(path) if path.exists() else blank_record(point, run)
-    if record.threads_per_rank != run.threads_per_rank:  # other conditions: anew
+    nodes = Path(run.results_dir, "nodes").read_text() if Path(run.results_dir, "nodes").exists() else ""
+    is_elsewhere = record.provenance.setdefault("nodes", nodes) != nodes
+    if record.threads_per_rank != run.threads_per_rank or is_elsewhere:  # other conditions: anew
         record = blank_record(point, run)
+        record.provenance["nodes"] = nodes
     done = record.rounds_of_launch(run.launch)
     tell(run, "block", point_id=point.point_id, arm="ddp", round=done, done=done, total=run.rounds[point.point_id])
     if wrong == "oom":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kanstudy.study.faults import TAIL_CHARACTERS, TAIL_LINES, first_failure, stalled, tail
+from kanstudy.study.faults import TAIL_CHARACTERS, TAIL_LINES, first_failure, stalled, step_codes, tail
 
 REPORT = """
 ============================================================
@@ -152,3 +152,41 @@ def test_a_stall_is_a_timeout_with_the_log_of_rank_0(logs):
 def test_the_tail_is_bounded():
     assert tail("\n".join(map(str, range(100)))).splitlines() == [str(n) for n in range(100 - TAIL_LINES, 100)]
     assert len(tail("x" * 100_000)) == TAIL_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("printed", "codes"),
+    [
+        ("srun: error: node1: task 1: Exited with exit code 1", {1: 1}),
+        (
+            "srun: error: node2: tasks 2-3: Killed\nsrun: error: node1: tasks 0,5: Terminated",
+            {2: -9, 3: -9, 0: -15, 5: -15},
+        ),
+        ("srun: error: n: task 0: Segmentation fault (core dumped)", {0: -11}),
+        ("srun: error: n: task 0: Out Of Memory", {0: -9}),
+        ("srun: error: n: tasks 0-1: Aborted\nsrun: error: n: task 0: Exited with exit code 1", {0: -6, 1: -6}),
+        ("srun: Job step aborted: Waiting up to 7 seconds for job step to finish.", {}),
+    ],
+)
+def test_exit_codes_in_the_words_of_srun(printed, codes):
+    assert step_codes(printed) == codes
+
+
+def test_a_rank_that_srun_lost_is_named(tmp_path):
+    logs = Logs(tmp_path)
+    logs.launcher.write_text(
+        "srun: error: node1: task 1: Killed\nsrun: Terminating StepId=3.1\n"
+        "srun: error: node1: task 0: Exited with exit code 1\n"
+    )
+    logs.raised(0, "RuntimeError: Connection closed by peer", 1.0)
+    failure = logs.failure(137)
+    assert (failure.rank, failure.reason) == (1, "killed by SIGKILL (possibly out of memory)")
+
+
+def test_a_node_that_failed_is_the_reason(tmp_path):
+    logs = Logs(tmp_path)
+    logs.launcher.write_text(
+        "srun: error: Node failure on node2\nsrun: error: node1: task 0: Exited with exit code 1\n"
+    )
+    logs.raised(0, "RuntimeError: Connection closed by peer", 1.0)
+    assert (logs.failure().rank, logs.failure().reason) == (None, "node node2 failed")

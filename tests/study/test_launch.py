@@ -17,6 +17,8 @@ from kanstudy.analysis.results import planned_versus_done
 from kanstudy.record import read_record
 from kanstudy.spec import RunSpec
 from kanstudy.study import launch
+from kanstudy.study.allocation import Allocation
+from kanstudy.study.cluster import read_cluster
 from kanstudy.study.experiments import plan
 from kanstudy.study.folder import FolderError
 from kanstudy.study.launch import LaunchError, run, torchrun
@@ -259,7 +261,7 @@ def test_none_launches_nothing_and_writes_nothing(study):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"launcher": "slurm"}, "launcher = 'slurm': must be one of local, none"),
+        ({"launcher": "pbs"}, "launcher = 'pbs': must be one of local, slurm, none"),
         ({"max_minutes": -1}, "max_minutes = -1"),
         ({"max_minutes": float("nan")}, "max_minutes = nan"),
     ],
@@ -268,6 +270,57 @@ def test_bad_arguments(study, options, message):
     with pytest.raises(ValueError, match=message):
         study.run(**options)
     assert study.starts == 0
+
+
+class Job(Allocation):
+    """Ranks of a job, of which the stub is one; `state` is what Slurm says."""
+
+    def __init__(self, state: str) -> None:
+        values = {"nodes": 1, "ranks_per_node": 2, "time_limit": "01:00:00"}
+        super().__init__(read_cluster(values, "x"), [], lambda: state, {"flag": None})
+
+    def command(self, run: RunSpec, plan_file: Path, log_dir: Path) -> list[str]:
+        return stub(run, plan_file, log_dir)
+
+
+def test_ranks_that_die_while_slurm_takes_the_nodes_away_have_not_failed(study):
+    study.fault(**{study.ids[1]: "raise"})
+    outcome = study.run(command=None, allocation=Job("COMPLETING"))
+    assert outcome.statuses == dict(zip(study.ids, ("ok", "partial"), strict=True))
+    assert study.starts == 1, "no other launch is begun on nodes that go away"
+
+
+def test_ranks_that_die_in_a_job_that_goes_on_have_failed(study):
+    study.fault(**{study.ids[1]: "raise"})
+    with pytest.raises(LaunchError, match="1 of 2 points failed"):
+        study.run(command=None, allocation=Job("RUNNING"))
+    assert [study.record(index).status for index in range(2)] == ["ok", "failed"]
+    assert study.record(0).provenance["preflight"] == {"flag": None}
+
+
+def test_points_have_not_failed_where_a_node_is_dead(study, capsys):
+    study.fault(**{study.ids[1]: "raise"})
+    job = Job("RUNNING")
+    job.step = ["sh", "-c", "echo node2 is dead >&2; exit 1"]
+    statuses = study.run(command=None, allocation=job).statuses
+    assert statuses == dict(zip(study.ids, ("ok", "partial"), strict=True))
+    assert study.starts == 1
+    assert "not all nodes answer any more, so nothing else is measured: node2 is dead" in capsys.readouterr().out
+
+
+def test_a_job_that_is_asked_to_end_begins_nothing_more(study):
+    job = Job("RUNNING")
+    job.ask_to_end(signal.SIGUSR1, None)
+    assert study.run(command=None, allocation=job).left == study.ids
+    assert study.starts == 0
+
+
+def test_launches_that_were_measured_on_other_nodes_are_measured_anew(study):
+    study.run(study.planned(launches=1))
+    (study.results / "nodes").write_text("other")
+    assert study.run(study.planned(launches=2)).left == []
+    assert [study.record(0).rounds_of_launch(index) for index in range(2)] == [2, 2]
+    assert study.starts == 3
 
 
 def test_a_plan_made_for_another_machine_is_not_run_here(study, monkeypatch):

@@ -14,7 +14,7 @@ from profiles_for_tests import STRONG, write
 from kanstudy import cli
 from kanstudy.record import Arm, Round, blank_record, write_record
 from kanstudy.spec import RunSpec, data_key
-from kanstudy.study import costs, experiments, slurm, submission, submit
+from kanstudy.study import costs, experiments, launch, slurm, submission, submit
 from kanstudy.study.cluster import read_cluster
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import Profile, load_profile
@@ -209,19 +209,65 @@ def stand_in(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_submitting_twice_while_the_job_lives_is_refused(profile, stand_in):
+def test_what_a_live_job_measures_is_not_submitted_again(profile, stand_in):
     results = stand_in / "r"
     first = submit.submit(plans_of(profile), profile, results, stand_in / "f", lambda line: None)
     assert submission.read_jobs(results) == {first.folder: {"study": "42", "report": "42"}}
     calls = (stand_in / "sbatch.calls").read_text().splitlines()
     assert "--dependency=afterany:42" in calls[1]
     assert json.loads((first.folder / "commands.json").read_text())["study"][0] == "sbatch"
-    (stand_in / "squeue.answer").write_text("PENDING\n")
-    with pytest.raises(submit.AlreadySubmittedError, match=r"job 42 \(PENDING\)"):
-        submit.submit(plans_of(profile), profile, results, stand_in / "f", lambda line: None)
+    (stand_in / "squeue.answer").write_text("42 PENDING\n")
+    said: list[str] = []
+    assert submit.submit(plans_of(profile), profile, results, stand_in / "f", said.append) is None
+    assert said[0].startswith("Job 42 is queued or runs")
+    assert said[1] == "All that is left is in a job already: nothing is submitted"
     (stand_in / "squeue.answer").write_text("")
-    (stand_in / "sacct.answer").write_text("TIMEOUT\n")
+    (stand_in / "sacct.answer").write_text("42|TIMEOUT\n")
     assert submit.submit(plans_of(profile), profile, results, stand_in / "f", lambda line: None) is not None
+
+
+def test_more_rounds_than_a_live_job_measures_wait_for_it(profile, stand_in):
+    results = stand_in / "r"
+    submit.submit(plans_of(profile), profile, results, stand_in / "f", lambda line: None)
+    (stand_in / "squeue.answer").write_text("42 RUNNING\n")
+    (stand_in / "sbatch.answer").write_text("43\n")
+    more = {"strong_scaling": experiments.plan(profile, "strong_scaling", rounds=7, launcher="none")}
+    second = submit.submit(more, profile, results, stand_in / "f", lambda line: None)
+    assert "--dependency=afterany:42" in (stand_in / "sbatch.calls").read_text().splitlines()[2]
+    assert set(submission.read(second.folder).plans["strong_scaling"].rounds.values()) == {7}
+
+
+def test_a_report_that_slurm_refuses_does_not_hide_the_job_that_measures(profile, stand_in):
+    script = stand_in / "bin" / "sbatch"
+    script.write_text('#!/bin/sh\ncase "$*" in *report.sbatch*) echo "no such account" >&2; exit 1;; esac\necho 42\n')
+    with pytest.raises(slurm.SlurmError, match="job 42 is submitted and measures; the one of the report: no such acc"):
+        submit.submit(plans_of(profile), profile, stand_in / "r", stand_in / "f", lambda line: None)
+    assert [*submission.read_jobs(stand_in / "r").values()] == [{"study": "42"}]
+
+
+def test_slurms_own_words_are_shown(profile, stand_in):
+    script = stand_in / "bin" / "sbatch"
+    script.write_text("#!/bin/sh\necho 'sbatch: error: invalid partition specified: nowhere' >&2\nexit 1\n")
+    result = CliRunner().invoke(
+        cli.main, ["submit", "--profile", str(profile.path), "--results-dir", str(stand_in / "r")]
+    )
+    assert result.exit_code == 2
+    assert "sbatch: error: invalid partition specified: nowhere" in result.output
+
+
+def test_a_notebook_submits_and_returns_at_once(profile, stand_in, capsys):
+    plan = experiments.plan(profile, "strong_scaling", launcher="slurm")
+    outcome = launch.run(plan, stand_in / "r", "slurm")
+    assert set(outcome.statuses.values()) == {"missing"}
+    assert "Submitted job 42" in capsys.readouterr().out
+    assert len((stand_in / "sbatch.calls").read_text().splitlines()) == 2
+
+
+def test_states_are_asked_of_the_accounting_where_the_queue_has_forgotten(stand_in):
+    (stand_in / "squeue.answer").write_text("7 RUNNING\n")
+    (stand_in / "sacct.answer").write_text("8|CANCELLED by 0\n8.batch|CANCELLED\n")
+    assert slurm.states(["7", "8", "9"]) == {"7": "RUNNING", "8": "CANCELLED"}
+    assert (stand_in / "sacct.calls").read_text().split()[-1] == "8,9"
 
 
 def test_nothing_is_submitted_where_nothing_is_left(profile, stand_in):

@@ -1,0 +1,150 @@
+"""`python -m kanstudy.worker.preflight FOLDER RESULTS DEVICE`: what a rank finds where it is, before measuring.
+
+Each rank writes `FOLDER/<rank>.json`, at first what it is without torch, then what torch says, then whether it met
+all the others. Whoever started the ranks judges: a rank only tells, and ends with exit code 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import socket
+import sys
+import time
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import kanstudy
+from kanstudy.files import write_atomically
+from kanstudy.machine import affinity
+from kanstudy.worker import srun
+
+MEETING_S = 30
+"""Seconds that a rank waits for the others."""
+_PROBE_BYTES = 2**20
+_MESSAGES = (1, 2**18, 25 * 2**18)
+"""Elements of 4 bytes in the all-reduces of GPUs, of which NCCL tells the algorithm."""
+
+
+def look_around(results: Path) -> dict[str, Any]:
+    """What needs no torch: host, cores, interfaces, the way to rank 0, and whether results can be written."""
+    return {
+        "rank": int(os.environ.get("RANK", "0")),
+        "local_rank": int(os.environ.get("LOCAL_RANK", "0")),
+        "node": os.environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        "host": socket.gethostname(),
+        "cores": affinity(),
+        "python": platform.python_version(),
+        "kanstudy": kanstudy.__version__,
+        "master": os.environ.get("MASTER_ADDR", ""),
+        "address": _address_towards(os.environ.get("MASTER_ADDR", "")),
+        "interfaces": [name for _, name in socket.if_nameindex()],
+        "infiniband": sorted(path.name for path in Path("/sys/class/infiniband").glob("*")),
+        "results_error": _write_probe(results),
+    }
+
+
+def look_with_torch(device: str) -> dict[str, Any]:
+    """Versions, and the GPU that this rank would take. Raises `RuntimeError` where there is none for it."""
+    import torch
+
+    from kanstudy.worker.ranks import gpu_of  # imports torch, too: only after the first report
+
+    found: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda, "nccl": None}
+    if device == "cuda":
+        visible = torch.cuda.device_count()
+        found["gpus_visible"] = visible
+        if visible == 0:
+            raise RuntimeError("torch sees no GPU")
+        index = gpu_of(int(os.environ["LOCAL_RANK"]), visible)
+        torch.cuda.set_device(index)
+        properties = torch.cuda.get_device_properties(index)
+        found |= {"gpu": properties.name, "gpu_uuid": str(getattr(properties, "uuid", "")) or None}
+        found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    return found
+
+
+def meet(device: str) -> float:
+    """Add up a one of every rank, through the CPU and on the device; seconds that the last sum took."""
+    import torch
+    import torch.distributed as dist
+
+    backend = "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl"
+    dist.init_process_group(backend, timeout=timedelta(seconds=MEETING_S))
+    seconds = 0.0
+    sums = [("cpu", 1), ("cpu", 1)]  # the first makes the connections
+    if device == "cuda":
+        sums += [(device, elements) for elements in (1, *_MESSAGES)]
+    for where, elements in sums:
+        one = torch.ones(elements, device=where)
+        start = time.perf_counter()
+        dist.all_reduce(one)
+        total = int(one[0].item())
+        seconds = time.perf_counter() - start
+        if total != dist.get_world_size():
+            raise RuntimeError(f"the sum over {dist.get_world_size()} ranks is {total}")
+    dist.barrier()
+    return seconds
+
+
+def tell(folder: Path, report: dict[str, Any]) -> None:
+    """Write the report; print a short one where that fails, which reaches the first node whatever this one's disk."""
+    try:
+        write_atomically(folder / f"{report['rank']}.json", json.dumps(report))
+    except OSError as error:
+        why = {"results_error": report["results_error"] or error.strerror or str(error)}
+        print(json.dumps({"rank": report["rank"], "node": report["node"]} | why), flush=True)
+
+
+def main() -> None:
+    """Look, tell, meet, tell; and leave without tearing anything down."""
+    folder, results, device = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    srun.adopt(folder)
+    report = look_around(results)
+    tell(folder, report)
+    try:
+        report |= look_with_torch(device)
+        tell(folder, report)
+        report["meeting_s"] = meet(device)
+    except Exception as error:
+        traceback.print_exc()
+        report["error"] = f"{type(error).__name__}: {error}".splitlines()[0]
+    tell(folder, report)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _address_towards(master: str) -> str | None:
+    """This host's own address on the way to rank 0; None where the name leads nowhere. Nothing is sent."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as way:
+            way.connect(address)
+            return str(way.getsockname()[0])
+    except OSError:
+        return None
+
+
+def _write_probe(results: Path) -> str | None:
+    """Why a file of some size cannot be written to the results; None where it can."""
+    probe = results / f".probe-{socket.gethostname()}-{os.getpid()}"
+    try:
+        with probe.open("wb") as file:
+            file.write(b"\0" * _PROBE_BYTES)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error.strerror or str(error)
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return None
+
+
+if __name__ == "__main__":
+    main()

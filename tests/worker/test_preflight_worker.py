@@ -1,0 +1,68 @@
+"""What a rank reports before anything is measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kanstudy.worker.preflight import look_around
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def start(rank: int, port: int, folder: Path, results: Path, ranks: int = 2) -> subprocess.Popen[str]:
+    environment = {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_RANK": str(rank),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "kanstudy.worker.preflight", str(folder), str(results), "cpu"],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+def test_two_ranks_meet(tmp_path):
+    port = free_port()
+    ranks = [start(rank, port, tmp_path, tmp_path) for rank in range(2)]
+    assert [process.wait(60) for process in ranks] == [0, 0]
+    reports = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    assert [report["rank"] for report in reports] == [0, 1]
+    assert all(report["meeting_s"] > 0 and report["address"] == "127.0.0.1" for report in reports)
+    assert not list(tmp_path.glob(".probe*"))
+
+
+@pytest.mark.slow
+def test_one_that_cannot_write_prints(tmp_path):
+    (tmp_path / "file").write_text("")
+    process = start(0, free_port(), tmp_path / "file", tmp_path / "file", ranks=1)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    report = json.loads(printed.splitlines()[0])
+    assert (report["rank"], report["results_error"]) == (0, "Not a directory")
+
+
+def test_it_looks_around_without_torch(tmp_path, monkeypatch):
+    monkeypatch.setenv("MASTER_ADDR", "no.such.host.invalid")
+    monkeypatch.setenv("SLURMD_NODENAME", "node7")
+    report = look_around(tmp_path)
+    assert (report["node"], report["address"], report["results_error"]) == ("node7", None, None)
+    assert report["cores"] == sorted(os.sched_getaffinity(0))
+    assert "lo" in report["interfaces"]
