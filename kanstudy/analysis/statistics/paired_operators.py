@@ -1,10 +1,9 @@
 """The rounds of two operators, pair by pair: what each gives, what ranks give, and what both give together.
 
-Both operators were measured in the same launch, one round of each in every pass over the points, on the same rank
-where one works alone. So rounds are paired by launch and number, a pair disturbed in either is left out, and pairs are
-resampled whole. Within an operator the arms are compared as elsewhere (`paired_arms`); between operators counts the
-difference of their mean log times in a pair, its median over pairs. So all ratios multiply exactly, draw by
-draw, and what slows one operator's round as a whole leaves the interaction alone.
+Both operators were measured in the same launch, on the same rank where one works alone, so that their rounds are pairs
+(`paired_rounds`), which are resampled whole. Within an operator the arms are compared as elsewhere (`paired_arms`);
+between operators counts the difference of their mean log times in a pair, its median over pairs. So all ratios multiply
+exactly, draw by draw, and what slows one operator's round as a whole leaves the interaction alone.
 """
 
 from __future__ import annotations
@@ -12,14 +11,12 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
 from kanstudy.analysis import metrics
 from kanstudy.analysis.statistics import intervals
-from kanstudy.analysis.statistics.blocks import UNTRUSTED_ABOVE
 from kanstudy.analysis.statistics.intervals import MISSING, Estimate
-from kanstudy.analysis.statistics.launches import LAUNCHES_FROM, between_launches, over_launches, rows_of_launches
-from kanstudy.analysis.statistics.paired_arms import PairedArms
+from kanstudy.analysis.statistics.launches import between_launches
+from kanstudy.analysis.statistics.paired_rounds import PairedRounds
 from kanstudy.record import Record
 
 _ARMS = ["serial_global", "ddp_noop", "ddp"]
@@ -39,24 +36,13 @@ _POWERS = {
 RATIOS = tuple(_POWERS)[:-2]
 
 
-class PairedOperators:
-    """The rounds of two records of the same work under two operators, pair by pair: those undisturbed in both (or,
-    with `all_rounds`, all); `disturbed` (pairs,) says which are not."""
+class PairedOperators(PairedRounds):
+    """The rounds of two records of the same work under two operators, pair by pair."""
 
     def __init__(self, slower: Record, faster: Record, all_rounds: bool = False) -> None:
-        arms = [PairedArms(record, all_rounds) for record in (slower, faster)]
-        self.trusted = all(part.blocks.trusted for part in arms)
-        marked = [pd.Series(part.blocks.disturbed, part.blocks.times_s.index) for part in arms]
-        every = marked[0].index.intersection(marked[1].index)
-        pairs = arms[0].times_s.index.intersection(arms[1].times_s.index)
-        self.n = len(pairs)
-        self._of_launch = rows_of_launches(pairs)
-        self.is_measured = self.n > 0 and all(part.has(*_ARMS) for part in arms)
-        self.n_disturbed = int((marked[0][every] | marked[1][every]).sum())
-        self.trusted &= self.n_disturbed <= UNTRUSTED_ABOVE * len(every)
-        self.disturbed = (marked[0][pairs] | marked[1][pairs]).to_numpy(bool)
-        self.seed = intervals.seed_of(f"{slower.point_id} {faster.point_id}")
-        self._times_s = [part.times_s.loc[pairs] for part in arms]
+        super().__init__(slower, faster, all_rounds)
+        self.is_measured = self.n > 0 and all(part.has(*_ARMS) for part in self.arms)
+        self._times_s = [part.times_s.loc[self.pairs] for part in self.arms]
 
     @cached_property
     def _logs(self) -> np.ndarray:
@@ -87,8 +73,8 @@ class PairedOperators:
             return MISSING
         powers = np.array(_POWERS[name], dtype=float)
         value = float(_power_product(self._effects, powers))
-        if len(self._of_launch) >= LAUNCHES_FROM:
-            effects = np.array([_joined(*_medians(self._logs[rows])) for rows in self._of_launch])
+        if self.by_launch:
+            effects = np.array([_joined(*_medians(self._logs[rows])) for rows in self.of_launch])
             return between_launches(np.log(_power_product(effects, powers)), self.seed)
         if self.n >= intervals.BOOTSTRAP_FROM:
             return intervals.of_draws(value, _power_product(self._resampled, powers), self.n)
@@ -107,10 +93,7 @@ class PairedOperators:
         if not self.is_measured:
             return MISSING
         times = self._times_s[which == "_faster"]
-        apart = 1e3 * (times["ddp"] - times["ddp_noop"]).to_numpy()
-        if len(self._of_launch) >= LAUNCHES_FROM:
-            return over_launches([np.median(apart[rows]) for rows in self._of_launch], self.seed)
-        return intervals.median(apart, self.seed)
+        return self.median(1e3 * (times["ddp"] - times["ddp_noop"]).to_numpy())
 
 
 def _split(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
