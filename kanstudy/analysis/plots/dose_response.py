@@ -68,10 +68,10 @@ def caption(found: DoseResponse, records: Sequence[Record]) -> str:
     rest = f", of {untold} that cannot be told" if untold else ""
     return (
         f"{landed} of {len(found.verdicts)} causes land in their own factor and in no other, by bounds that hold for "
-        f"all at once{rest}. Above: every dose, its 95 % interval; dashed: recovered is injected. Below: the response of "
-        "a factor to a cause, per unit of what is injected into the cause's own factor (framed); elsewhere less what is "
-        "expected since a longer step makes other losses a smaller share; starred where the bounds leave out what must "
-        "be. Records with an injection are emulated: none of this says how fast anything is. "
+        f"all at once{rest}. Above: every dose, its 95 % interval; dashed: recovered is injected. Below: the response "
+        "of a factor to a cause, per unit of what is injected into the cause's own factor (framed); elsewhere less "
+        "what is expected since a longer step makes other losses a smaller share; starred where the bounds leave out "
+        "what must be. Records with an injection are emulated: none of this says how fast anything is. "
         + captions.caption(records)
     )
 
