@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -64,3 +65,11 @@ def test_the_figures_are_there() -> None:
     for name in ("overview", "strong_scaling", "attribution_strong", "weak_scaling", "communication_overhead"):
         for ending in ("pdf", "png", "txt"):
             assert (FIGURES / f"{name}.{ending}").stat().st_size > 0
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_tables() -> None:
+    tables = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FIGURES.glob("*.md")))
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    numbers = re.findall(r"-?\d+\.\d+ \[-?\d+\.\d+, -?\d+\.\d+\]", readme)
+    assert len(numbers) >= 10
+    assert [number for number in numbers if number not in tables] == []

@@ -64,7 +64,7 @@ def record_of(rounds: int, noise: float = 0.0, launches: int = 1, point: PointSp
 
 @given(st.lists(st.floats(-1, 1), max_size=110))
 def test_the_width_is_that_of_the_sign_tests_interval(values: list[float]) -> None:
-    from kanstudy.analysis.intervals import order_statistic_rank
+    from kanstudy.analysis.statistics.intervals import order_statistic_rank
 
     n = len(values)
     k, _ = order_statistic_rank(n)
@@ -82,7 +82,7 @@ def test_a_round_without_a_number_has_no_width() -> None:
 
 @pytest.mark.parametrize("arms", [ARMS, ("serial_local", "concurrent", "ddp_noop", "ddp"), ("ddp_noop", "ddp")])
 def test_the_ratios_are_those_of_the_analysis(arms: tuple[str, ...]) -> None:
-    from kanstudy.analysis.blocks import blocks
+    from kanstudy.analysis.statistics.blocks import blocks
 
     record = record_of(9, 0.1, launches=2, point=dataclasses.replace(POINT, arms=arms))
     times = blocks(record).times_s.loc[1]

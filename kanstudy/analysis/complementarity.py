@@ -11,7 +11,7 @@ An interaction of 1 says that the two multiply. It is the product of two parts, 
 nothing: computation, T(1)/T_noop, and communication, T_noop/T(p), each under b over that under a. A faster operator
 leaves less computation to hide the same communication behind.
 
-How rounds are compared: `kanstudy.analysis.paired_operators`.
+How rounds are compared: `kanstudy.analysis.statistics.paired_operators`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis import intervals
-from kanstudy.analysis.attribution import columns, joined, quality
-from kanstudy.analysis.intervals import Estimate
-from kanstudy.analysis.paired import PairedArms
-from kanstudy.analysis.paired_operators import RATIOS, PairedOperators
-from kanstudy.analysis.published import value_text
 from kanstudy.analysis.results import launches, surroundings
+from kanstudy.analysis.rows import columns, joined, quality, value_text
 from kanstudy.analysis.series import SERIES_KEYS, series_keys, told_apart
+from kanstudy.analysis.statistics import intervals
+from kanstudy.analysis.statistics.intervals import Estimate
+from kanstudy.analysis.statistics.paired_arms import PairedArms
+from kanstudy.analysis.statistics.paired_operators import RATIOS, PairedOperators
 from kanstudy.record import Record
 from kanstudy.spec import NAMED_OPERATORS
 

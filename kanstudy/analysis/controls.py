@@ -9,10 +9,9 @@ structure. Two controls, told apart by their batch:
   other batches the one with the nearest step counts.
 
 Exposed milliseconds, T_ddp - T_noop, are the test: a share is of a step, so that a longer step has a smaller one.
-KAN and control are points of one launch, one round of each in every pass over the points. So rounds are paired by
-launch and number, a pair disturbed in either is left out, and each difference is the median over pairs of what each
-pair says; from five launches on the mean over launches of that. What slows both rounds of a pair alike falls out of
-`step_ratio`, and nearly out of the others.
+KAN and control are points of one launch, and their rounds are compared pair by pair (`statistics.paired_rounds`): each
+difference is the median over pairs of what each pair says; from five launches on the mean over launches of that. What
+slows both rounds of a pair alike falls out of `step_ratio`, and nearly out of the others.
 """
 
 from __future__ import annotations
@@ -23,15 +22,17 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis import intervals, metrics
-from kanstudy.analysis.attribution import baseline, columns, efficiency, joined, quality
-from kanstudy.analysis.blocking import bucket_bytes
-from kanstudy.analysis.blocks import UNTRUSTED_ABOVE
-from kanstudy.analysis.intervals import MISSING, Estimate
-from kanstudy.analysis.launches import LAUNCHES_FROM, over_launches
-from kanstudy.analysis.paired import PairedArms
+from kanstudy.analysis import metrics
+from kanstudy.analysis.attribution.chain import baseline
+from kanstudy.analysis.attribution.decomposition import efficiency
+from kanstudy.analysis.communication.blocking import bucket_bytes
 from kanstudy.analysis.results import launches, surroundings
+from kanstudy.analysis.rows import columns, joined, quality
 from kanstudy.analysis.series import SERIES_KEYS, series_keys, series_labels
+from kanstudy.analysis.statistics import intervals
+from kanstudy.analysis.statistics.intervals import MISSING, Estimate
+from kanstudy.analysis.statistics.paired_arms import PairedArms
+from kanstudy.analysis.statistics.paired_rounds import PairedRounds
 from kanstudy.record import Record
 from kanstudy.sizes import matched_layer_widths
 
@@ -91,30 +92,21 @@ def controls(records: Sequence[Record]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*_HEAD, *values, *_TAIL])
 
 
-class Pair:
-    """The rounds of a KAN and its control, pair by pair: those undisturbed in both (or, with `all_rounds`, all)."""
+class Pair(PairedRounds):
+    """The rounds of a KAN and its control, pair by pair."""
 
     def __init__(self, kan: Record, control: Record, all_rounds: bool = False) -> None:
-        records = (kan, control)
-        arms = [PairedArms(record, all_rounds) for record in records]
-        marked = [pd.Series(part.blocks.disturbed, part.blocks.times_s.index) for part in arms]
-        every = marked[0].index.intersection(marked[1].index)
-        self.pairs = arms[0].times_s.index.intersection(arms[1].times_s.index)
-        self.n = len(self.pairs)
-        self.n_disturbed = int((marked[0][every] | marked[1][every]).sum())
-        self.trusted = all(part.blocks.trusted for part in arms) and self.n_disturbed <= UNTRUSTED_ABOVE * len(every)
-        self.disturbed = (marked[0][self.pairs] | marked[1][self.pairs]).to_numpy(bool)
-        self.seed = intervals.seed_of(f"{kan.point_id} {control.point_id}")
-        self._sides = [_per_round(*side, self.pairs) for side in zip(records, arms, strict=True)]
+        super().__init__(kan, control, all_rounds)
+        self._sides = [_per_round(*side, self.pairs) for side in zip((kan, control), self.arms, strict=True)]
 
     def difference(self, name: str) -> Estimate:
         """KAN less control of one of `COMPARED`; `MISSING` where one of them was not measured."""
-        return self._over_pairs(self.per_round(name))
+        return self.median(self.per_round(name))
 
     @cached_property
     def step_ratio(self) -> Estimate:
         """T_noop of the KAN over the control's."""
-        return self._over_pairs(self.per_round("log_noop_s")).mapped(np.exp)
+        return self.median(self.per_round("log_noop_s")).mapped(np.exp)
 
     def per_round(self, name: str) -> np.ndarray:
         """What each pair alone says of a difference (pairs,)."""
@@ -124,14 +116,6 @@ class Pair:
     def of_rounds(self, name: str, control: bool) -> np.ndarray:
         """What each pair's round of the KAN, or of the `control`, says (pairs,), NaN where it was not measured."""
         return self._sides[control].get(name, np.full(self.n, np.nan))
-
-    def _over_pairs(self, values: np.ndarray) -> Estimate:
-        if not len(values):
-            return MISSING
-        starts = self.pairs.get_level_values("launch")
-        if starts.nunique() < LAUNCHES_FROM:
-            return intervals.median(values, self.seed)
-        return over_launches([np.median(values[starts == launch]) for launch in starts.unique()], self.seed)
 
 
 def per_round(records: Sequence[Record]) -> pd.DataFrame:

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis.controls import HIGHER, LOWER, NO_DIFFERENCE, PARAMETERS, UNTOLD
-from kanstudy.analysis.published import value_text
-from kanstudy.analysis.tables import TEXT, Column
+from kanstudy.analysis.rows import value_text
+from kanstudy.analysis.tables.layouts import TEXT, Column
 
 CLAIM = "that communication overhead is not a matter of the KAN's edge-wise gradient structure"
 ALIKE_WITHIN = 0.1

@@ -9,12 +9,15 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis import intervals, metrics, rows
-from kanstudy.analysis.attribution import baseline, columns, efficiency, joined, quality
-from kanstudy.analysis.blocking import blocking, bucket_bytes
-from kanstudy.analysis.intervals import MISSING, Estimate
-from kanstudy.analysis.paired import PairedArms
+from kanstudy.analysis import metrics, rows
+from kanstudy.analysis.attribution.chain import baseline
+from kanstudy.analysis.attribution.decomposition import efficiency
+from kanstudy.analysis.communication.blocking import blocking, bucket_bytes
 from kanstudy.analysis.results import fault_text
+from kanstudy.analysis.rows import columns, joined, quality
+from kanstudy.analysis.statistics import intervals
+from kanstudy.analysis.statistics.intervals import MISSING, Estimate
+from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.record import Arm, Record
 
 _PHASES = ("data_wait", "forward", "backward", "optimizer")
@@ -38,16 +41,16 @@ def weak(records: Sequence[Record]) -> pd.DataFrame:
 
 def overhead(records: Sequence[Record]) -> pd.DataFrame:
     """Communication: step_time_s, overhead (1 - T_noop/T_ddp), exposed_ms, and total_comm_s, the blocking all-reduces
-    of the same buckets on as many ranks: another quantity, never to be added, of the point allreduce_point_id."""
+    of the same buckets on as many ranks, over their repeats: another quantity, never to be added, of the point
+    allreduce_point_id."""
     lines = []
     for record, head in rows.heads(records):
         arms = PairedArms(record)
         share = _overhead(arms)
         total = blocking(record, records)
-        alone = intervals.no_interval(total.total_s.value, total.total_s.n)  # with an interval in the frame of overlap
         row = head | {"buckets": len(bucket_bytes(record)) or np.nan, "allreduce_point_id": total.point_id}
         row |= columns("step_time_s", arms.time("ddp")) | columns("overhead", share)
-        row |= columns("exposed_ms", _exposed(arms)) | columns("total_comm_s", alone)
+        row |= columns("exposed_ms", _exposed(arms)) | columns("total_comm_s", total.total_s)
         note = "overhead below 0" if share.value < 0 else ""
         lines.append(row | rows.tail(record, arms, joined(quality(record, arms), note, total.reason)))
     return rows.frame(lines, ("buckets", "allreduce_point_id"), _COMMUNICATION)

@@ -12,9 +12,9 @@ import pandas as pd
 
 from kanstudy.analysis import controls_words
 from kanstudy.analysis.complementarity import UNTOLD
-from kanstudy.analysis.intervals import LEVEL
-from kanstudy.analysis.published import value_text
+from kanstudy.analysis.rows import value_text
 from kanstudy.analysis.series import WORK_KEYS
+from kanstudy.analysis.statistics.intervals import LEVEL
 
 THRESHOLDS = (0.7, 0.5)
 """Parallel efficiencies that a compute proposal is usually asked to keep."""

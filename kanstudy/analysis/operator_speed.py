@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis import intervals
-from kanstudy.analysis.intervals import MISSING, Estimate
-from kanstudy.analysis.tables import Column, save_table, view
+from kanstudy.analysis.statistics import intervals
+from kanstudy.analysis.statistics.intervals import MISSING, Estimate
+from kanstudy.analysis.tables.layouts import Column
+from kanstudy.analysis.tables.save import save_table
+from kanstudy.analysis.tables.view import view
 from kanstudy.bench_record import FLOOR, BenchRecord, Cell, Part, shape_of
 
 NAME = "operator_speed"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.rows import value_text
 from kanstudy.analysis.series import WORK_KEYS
 
 REFERENCE = "arXiv 2609.07740v1, abstract"
@@ -64,13 +65,6 @@ def compare(
     rows = [*_scaling(strong), *_weak(weak), *_overhead(overhead), *_sizes(sizes)]
     rows += _operators(pd.DataFrame() if operators is None else operators)
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def value_text(row: pd.Series, name: str, scale: float = 1.0, digits: int = 2) -> str:
-    """A value with its interval, as "0.93 [0.91, 0.95]"; without one it says so."""
-    low, high = row[f"{name}_low"] * scale, row[f"{name}_high"] * scale
-    text = f"{row[name] * scale:.{digits}f}"
-    return text + (f" [{low:.{digits}f}, {high:.{digits}f}]" if np.isfinite(low) else " (no interval)")
 
 
 def setting_text(row: pd.Series) -> str:

@@ -19,11 +19,11 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest, kendalltau
 
-from kanstudy.analysis.attribution import columns, quality
-from kanstudy.analysis.blocks import blocks
-from kanstudy.analysis.intervals import ORDER_STATISTICS_FROM, median, seed_of
-from kanstudy.analysis.paired import PairedArms
+from kanstudy.analysis.rows import columns, quality
 from kanstudy.analysis.series import series_labels
+from kanstudy.analysis.statistics.blocks import blocks
+from kanstudy.analysis.statistics.intervals import ORDER_STATISTICS_FROM, median, seed_of
+from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.record import Arm, Record
 from kanstudy.spec import ARMS
 from kanstudy.stopping import decisions

@@ -13,8 +13,8 @@ from kanstudy.commands.errors import BadInput
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kanstudy.analysis.external import Analysis
-    from kanstudy.analysis.nccl_log import NcclLog
+    from kanstudy.analysis.external.efficiency import Analysis
+    from kanstudy.analysis.external.nccl_log import NcclLog
 
 _SHOWN = 60
 EXIT_CODES = """\b
@@ -78,8 +78,8 @@ def analyse(
       kanstudy analyse implementations.csv --baseline impl=no_ddp
       kanstudy analyse all_reduce_perf.log --ranks 16
     """
-    from kanstudy.analysis import external, nccl_log
-    from kanstudy.analysis.external_read import ExternalError, as_text, is_table, read_bytes, read_table
+    from kanstudy.analysis.external import efficiency, nccl_log
+    from kanstudy.analysis.external.read import ExternalError, as_text, is_table, read_bytes, read_table
 
     given = {"--map": roles, "--scaling": scaling, "--by": by is not None, "--baseline": baseline}
     given |= {"--relative": relative, "--repeats": repeats}
@@ -99,7 +99,7 @@ def analyse(
             _tell_log(nccl_log.parse_table(frame, ranks, str(table)), table, folder)
             return
         _refuse(table, {"--ranks": ranks is not None}, "is a table of scaling results")
-        found = external.analyse(
+        found = efficiency.analyse(
             frame,
             roles=pairs,
             scaling=scaling,
@@ -157,9 +157,9 @@ def _tell_table(found: Analysis, table: Path, folder: Path | None) -> None:
     counts = f"Rows: {found.planned} planned = {found.used} used{blank} + {len(found.unused)} unused"
     click.echo(counts)
     if folder:
-        from kanstudy.analysis import plots_external
+        from kanstudy.analysis.plots import external
 
-        figure, caption = plots_external.scaling(found), plots_external.caption(found, table.name)
+        figure, caption = external.scaling(found), external.caption(found, table.name)
         _write(folder, {"efficiency": found.efficiency, "unused": found.unused}, figure, caption)
     if not found.used:
         raise BadInput(f"{table}: none of its {found.planned} rows can be used: {found.unused['reason'].iloc[0]}")
@@ -178,9 +178,9 @@ def _tell_log(found: NcclLog, table: Path, folder: Path | None) -> None:
     click.echo(f"All-reduce of {found.ranks} ranks, average busbw {found.average_busbw / 1e9:.2f} GB/s")
     click.echo(f"Values: {found.planned} planned = {len(found.rows)} used + {len(found.unused)} unused")
     if folder:
-        from kanstudy.analysis import plots_external
+        from kanstudy.analysis.plots import external
 
-        figure, caption = plots_external.bandwidth(found.rows), plots_external.bandwidth_caption(found, table.name)
+        figure, caption = external.bandwidth(found.rows), external.bandwidth_caption(found, table.name)
         _write(folder, {"allreduce": found.rows.assign(ranks=found.ranks), "unused": found.unused}, figure, caption)
 
 
@@ -202,7 +202,7 @@ def _tell_unused(unused: pd.DataFrame, what: str) -> None:
 
 def _write(folder: Path, tables: dict[str, pd.DataFrame], figure: Any, caption: str) -> None:
     """The tables, and the figure under the name of the first."""
-    from kanstudy.analysis.plots import save_figure
+    from kanstudy.analysis.plots.save import save_figure
     from kanstudy.files import write_atomically
 
     first = next(iter(tables))

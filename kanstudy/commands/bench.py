@@ -112,13 +112,13 @@ def operator(
 
 def _show(record: BenchRecord, figures: Path) -> None:
     """Table, figure, and what it came to."""
-    from kanstudy.analysis import operator_speed, plots, plots_operators
+    from kanstudy.analysis import operator_speed, plots
 
     click.echo(operator_speed.table(record))
     try:
         operator_speed.save(record, figures)
-        figure = plots_operators.operator_speed(operator_speed.estimates(record))
-        plots.save_figure(figure, figures, operator_speed.NAME, operator_speed.caption(record))
+        figure = plots.operator_speed.operator_speed(operator_speed.estimates(record))
+        plots.save.save_figure(figure, figures, operator_speed.NAME, operator_speed.caption(record))
     except OSError as error:
         raise click.ClickException(f"{figures}: cannot be written: {error.strerror}; the record is kept") from error
     code = exit_code(record)

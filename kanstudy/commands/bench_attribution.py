@@ -41,9 +41,9 @@ def attribution(
       kanstudy bench attribution --profile laptop
       kanstudy bench attribution --results-dir out --quick
     """
-    from kanstudy.analysis import dose_response as doses
-    from kanstudy.analysis import plots_dose_response as plots
-    from kanstudy.analysis.plots import save_figure
+    from kanstudy.analysis.dose_response import responses
+    from kanstudy.analysis.plots import dose_response as plots
+    from kanstudy.analysis.plots.save import save_figure
     from kanstudy.analysis.results import ResultsError
     from kanstudy.commands.bench import folders
     from kanstudy.study import dose_response, launch
@@ -58,8 +58,8 @@ def attribution(
     except launch.LaunchError as error:
         failed = str(error)
     try:
-        records = doses.load(results / dose_response.FOLDER)
-        found = doses.dose_response(records)
+        records = responses.load(results / dose_response.FOLDER)
+        found = responses.dose_response(records)
         save_figure(plots.dose_response(found), figures, plots.NAME, plots.caption(found, records))
     except (ResultsError, OSError) as error:
         raise click.ClickException(f"{error}; the records are kept") from error

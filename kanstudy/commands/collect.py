@@ -63,7 +63,7 @@ def collect(profile: str | None, results_dir: str) -> None:
         click.echo(f"Last heard of {heard}")
     click.echo(batch.summary(now))
     if lines := collecting.reasons(plans, results):
-        click.echo("\n".join(["Why:", *lines]))
+        click.echo("\n".join(["Notes:", *lines]))
     report = results / "report.html"
     if report.exists():
         click.echo(f"Report: {report}")

@@ -12,8 +12,9 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
@@ -22,7 +23,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from kanstudy.model.kernels import Basis
 from kanstudy.model.reference import kan_linear
 
-FEWEST_ROWS, MOST_ROWS = 128, 512
+FEWEST_ROWS, MOST_ROWS = 128, 1024
 """Rows of a chunk. In fewer the product's own packing of the weight shows, more buy nothing."""
 FEWEST_MULTIPLICATIONS = 10**8
 """A product, about 2 ms on a core, below which waking threads costs more than sharing brings."""
@@ -44,7 +45,48 @@ _WRITE_BASE_GRADIENT: dict[str, Callable[[Tensor, Tensor, Tensor], Any]] = {
     "identity": lambda gradient, x, out: out.copy_(gradient),
 }
 _bases = WeakTensorKeyDictionary()
-_scratch = threading.local()
+
+
+class _Chunk(NamedTuple):
+    """Scratch memory for the expansion of some rows: `planes` (rows, columns) of the basis' type, the same as an array,
+    its last plane, and `product`, what is multiplied: of the products' type, and where that is the basis', `planes`."""
+
+    planes: Tensor
+    array: np.ndarray[Any, Any]
+    base: Tensor
+    product: Tensor
+
+
+class _Scratch(threading.local):
+    """A thread's scratch memory: kept, since fresh memory would cost a page fault every 4 KiB, and so are the views of
+    it, since making them costs as much as a small product."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[torch.dtype, Tensor] = {}
+        self.chunks: dict[tuple[Any, ...], _Chunk] = {}
+
+    def chunk(self, rows: int, columns: int, features: int, dtype: torch.dtype, product_type: torch.dtype) -> _Chunk:
+        key = (rows, columns, features, dtype, product_type)
+        found = self.chunks.get(key)
+        if found is None:
+            planes = self._buffer(dtype, rows * columns).view(rows, columns)
+            product = planes
+            if product_type != dtype:
+                product = self._buffer(product_type, rows * columns).view(rows, columns)
+            found = self.chunks[key] = _Chunk(planes, planes.numpy(), planes[:, -features:], product)
+        return found
+
+    def _buffer(self, dtype: torch.dtype, elements: int) -> Tensor:
+        buffer = self.buffers.get(dtype)
+        if buffer is None or buffer.numel() < elements:
+            self.chunks.clear()  # views of what is now too small
+            buffer = self.buffers[dtype] = _writable(dtype, elements)
+        elif len(self.chunks) > 100:  # batches of ever other sizes
+            self.chunks.clear()
+        return buffer[:elements]
+
+
+_scratch = _Scratch()
 
 
 def kan_linear_fused(x: Tensor, knots: Tensor, weight: Tensor, spline_order: int, base_activation: str) -> Tensor:
@@ -74,14 +116,14 @@ class _KANLinear(Function):
         ctx.settings = (basis, activation, product_type)
         x = x.detach().contiguous()
         transposed = weight.detach().to(product_type).t()
-        y = _writable(product_type, len(x), len(weight))
+        y = _writable(product_type, x.shape[0], weight.shape[0])
 
         def multiply(start: int, stop: int) -> None:
-            for rows, planes, product in _chunks(start, stop, weight.shape[1], x.dtype, product_type):
-                _expand(basis, x[rows], activation, planes)
-                torch.mm(_copied(planes, product), transposed, out=y[rows])
+            for rows, chunk in _chunks(start, stop, x, weight, product_type):
+                _expand(basis, x[rows], activation, chunk)
+                torch.mm(chunk.product, transposed, out=y[rows])
 
-        _share_rows(len(x), _multiplications(x, weight), multiply)
+        _share_rows(x.shape[0], _multiplications(x, weight), multiply)
         return y
 
     @staticmethod
@@ -104,32 +146,35 @@ class _KANLinear(Function):
         def differentiate(start: int, stop: int) -> Tensor | None:
             """The gradient of x in these rows; that of the weight is these rows' share."""
             share = torch.zeros_like(weight) if needs_weight else None
-            for rows, planes, product in _chunks(start, stop, weight.shape[1], x.dtype, product_type):
+            for rows, chunk in _chunks(start, stop, x, weight, product_type):
+                some_x, some_gradient = x[rows], y_gradient[rows]
                 if share is not None:
-                    _expand(basis, x[rows], activation, planes)
-                    _add_product(share, y_gradient[rows].t(), _copied(planes, product))
+                    _expand(basis, some_x, activation, chunk)
+                    _add_product(share, some_gradient.t(), chunk.product)
                 if x_gradient is not None:
-                    torch.mm(y_gradient[rows], multiplied, out=product)
-                    _copied(product, planes)
-                    _WRITE_BASE_GRADIENT[activation](planes[:, -x.shape[1] :], x[rows], x_gradient[rows])
-                    basis.contract(x[rows].numpy(), planes.numpy(), x_gradient[rows].numpy())
+                    some_x_gradient = x_gradient[rows]
+                    torch.mm(some_gradient, multiplied, out=chunk.product)
+                    _copy(chunk.product, chunk.planes)
+                    _WRITE_BASE_GRADIENT[activation](chunk.base, some_x, some_x_gradient)
+                    basis.contract(some_x.numpy(), chunk.array, some_x_gradient.numpy())
             return share
 
-        total, *shares = _share_rows(len(x), _multiplications(x, weight), differentiate)
+        total, *shares = _share_rows(x.shape[0], _multiplications(x, weight), differentiate)
         if shares and total is not None:
             # not by this thread: torch's own threads, once woken, keep spinning beside those of the next layer
             _pool(torch.get_num_threads(), os.getpid()).submit(_add_all, total, shares).result()
         return x_gradient, None, total, None, None, None
 
 
-def _expand(basis: Basis, x: Tensor, activation: str, planes: Tensor) -> None:
-    basis.expand(x.numpy(), planes.numpy())
-    _WRITE_BASE[activation](x, planes[:, -x.shape[1] :])
+def _expand(basis: Basis, x: Tensor, activation: str, chunk: _Chunk) -> None:
+    basis.expand(x.numpy(), chunk.array)
+    _WRITE_BASE[activation](x, chunk.base)
+    _copy(chunk.planes, chunk.product)
 
 
-def _copied(source: Tensor, target: Tensor) -> Tensor:
-    """The target with the source's values; where both products and basis have one type they are one buffer."""
-    return target if target is source else target.copy_(source)
+def _copy(source: Tensor, target: Tensor) -> None:
+    if target is not source:
+        target.copy_(source)
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
@@ -146,34 +191,25 @@ def _add_all(total: Tensor, shares: list[Tensor]) -> None:
 
 def _multiplications(x: Tensor, weight: Tensor) -> int:
     """The work of one product; evaluating an element of the expansion costs about as much as 32 multiplications."""
-    return len(x) * weight.shape[1] * (len(weight) + 32)
+    return x.shape[0] * weight.shape[1] * (weight.shape[0] + 32)
 
 
 def _chunks(
-    start: int, stop: int, columns: int, dtype: torch.dtype, product_type: torch.dtype
-) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Slices of nearly equal length of the rows from start to stop; for each a buffer of the basis' type and one of
-    the products', (rows, columns), which are one where the types are."""
+    start: int, stop: int, x: Tensor, weight: Tensor, product_type: torch.dtype
+) -> Iterator[tuple[slice, _Chunk]]:
+    """Slices of nearly equal length of the rows from start to stop, with scratch memory for each."""
+    columns = weight.shape[1]
     most = min(max(BUFFER_ELEMENTS // columns, FEWEST_ROWS), MOST_ROWS)
     number = -(-(stop - start) // most)
     for index in range(number):
         rows = slice(start + (stop - start) * index // number, start + (stop - start) * (index + 1) // number)
-        shape = (rows.stop - rows.start, columns)
-        planes = _buffer(dtype, *shape)
-        yield rows, planes, planes if product_type == dtype else _buffer(product_type, *shape)
-
-
-def _buffer(dtype: torch.dtype, rows: int, columns: int) -> Tensor:
-    """This thread's scratch memory of a type: kept, since fresh memory would cost a page fault every 4 KiB."""
-    buffer: Tensor | None = getattr(_scratch, str(dtype), None)
-    if buffer is None or buffer.numel() < rows * columns:
-        buffer = _writable(dtype, rows * columns)
-        setattr(_scratch, str(dtype), buffer)
-    return buffer[: rows * columns].view(rows, columns)
+        yield rows, _scratch.chunk(rows.stop - rows.start, columns, x.shape[1], x.dtype, product_type)
 
 
 def _writable(dtype: torch.dtype, *shape: int) -> Tensor:
     """New memory that every thread may write to at any time: one made in inference mode may not be outside it."""
+    if not torch.is_inference_mode_enabled():
+        return torch.empty(shape, dtype=dtype)
     with torch.inference_mode(False):
         return torch.empty(shape, dtype=dtype)
 

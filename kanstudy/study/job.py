@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import kanstudy
 from kanstudy.study import batch, folder, launch, preflight, provenance, slurm, submission
@@ -32,7 +33,7 @@ def measure(run: submission.Submission, step: list[str], job: str) -> int:
     start = int(os.environ.get("SLURM_RESTART_COUNT", "0")) + 1
     _say(f"job {job}, start {start}, on {os.environ.get('SLURM_JOB_NODELIST', '?')}")
     if (now := provenance.git_state(Path(kanstudy.__file__).resolve().parent)) != run.code:
-        _say(f"the code has changed since the job was submitted: {run.code} then, {now} now; the records tell")
+        _say(f"the code has changed since the job was submitted: {_code(run.code)} then, {_code(now)} now")
     left_s = slurm.time_left_s(job)
     end_s = None if left_s is None else time.monotonic() + left_s - MARGIN_S
     left = submission.unfinished(run.plans, run.results)
@@ -62,6 +63,10 @@ def measure(run: submission.Submission, step: list[str], job: str) -> int:
     _say(batch.summary(states))
     stopped = allocation.is_ending() or (end_s is not None and time.monotonic() >= end_s)
     return batch.exit_code(states, failures, stopped)
+
+
+def _code(state: dict[str, Any] | None) -> str:
+    return f"{state['commit'][:12]}{' with changes' if state['dirty'] else ''}" if state else "no commit"
 
 
 def wait_for_lock(results: Path) -> None:

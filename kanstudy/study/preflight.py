@@ -53,7 +53,8 @@ def check(allocation: Allocation, profile: Profile, results: Path, folder: Path,
     printed = (folder / "step.log").read_text(encoding="utf-8", errors="replace")
     reports = read(folder, allocation.cluster.ranks, printed)
     problem = judge(reports, profile, environment)
-    said = tail(printed).strip().splitlines()[-3:] or ["nothing"]
+    errors = [line for line in printed.splitlines() if "error:" in line][:3]  # the first is the cause
+    said = errors or tail(printed).strip().splitlines()[-3:] or ["nothing"]
     if problem is None and not in_time:
         problem = f"the ranks did not end within {LIMIT_S:.0f} s"
     if problem is None and process.returncode != 0:

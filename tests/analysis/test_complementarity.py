@@ -9,10 +9,11 @@ from fabricate import TRUTH, empty_arms, make_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanstudy.analysis import tables
 from kanstudy.analysis.complementarity import VERDICTS, complementarity, per_round
 from kanstudy.analysis.guidelines import guidelines
-from kanstudy.analysis.paired_operators import RATIOS, PairedOperators
+from kanstudy.analysis.statistics.paired_operators import RATIOS, PairedOperators
+from kanstudy.analysis.tables import layouts
+from kanstudy.analysis.tables.view import view
 from kanstudy.record import Fault, Record
 
 COMMON = {"experiment": "operator_scaling", "arms": ("serial_global", "ddp_noop", "ddp")}
@@ -211,8 +212,8 @@ def test_no_records_give_an_empty_table() -> None:
 
 def test_the_table_shows_columns_that_are_there() -> None:
     frame = complementarity(pair_of(rounds=13, noise=0.01))
-    assert set(tables.COMPLEMENTARITY) <= set(frame)
-    text = repr(tables.view(frame, tables.COMPLEMENTARITY))
+    assert set(layouts.COMPLEMENTARITY) <= set(frame)
+    text = repr(view(frame, layouts.COMPLEMENTARITY))
     assert "| reference" in text
     assert "interaction" in text
     assert set(frame["verdict"]) <= set(VERDICTS)

@@ -11,15 +11,18 @@ from fabricate import make_point, make_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanstudy.analysis import attribution, estimates, tables
+from kanstudy.analysis import estimates
+from kanstudy.analysis.attribution.chain import with_chain
+from kanstudy.analysis.attribution.decomposition import attribution
 from kanstudy.analysis.controls import HIGHER, LOWER, NO_DIFFERENCE, UNTOLD, Pair, controls, per_round
 from kanstudy.analysis.controls_words import CLAIM, CONTROLS, sentence, sentences
 from kanstudy.analysis.guidelines import guidelines
-from kanstudy.analysis.machine_model import MachineModel
-from kanstudy.analysis.machine_noise import Noise
-from kanstudy.analysis.plots_controls import controls as figure_of
+from kanstudy.analysis.plots.controls import controls as figure_of
 from kanstudy.analysis.published import compare
-from kanstudy.analysis.simulate import simulate, truth
+from kanstudy.analysis.simulation.machine_model import MachineModel
+from kanstudy.analysis.simulation.noise import Noise
+from kanstudy.analysis.simulation.simulate import simulate, truth
+from kanstudy.analysis.tables.view import view
 from kanstudy.record import Record
 from kanstudy.sizes import matched_layer_widths
 from kanstudy.spec import PointSpec
@@ -225,7 +228,7 @@ def test_without_controls_the_sentence_says_so() -> None:
     frame = controls(simulate([spec()], MACHINE, 2))
     assert frame.empty
     assert sentences(frame) == [f"No control was measured, so that the claim, {CLAIM}, is not tested here."]
-    assert tables.view(frame, CONTROLS).cells.empty
+    assert view(frame, CONTROLS).cells.empty
     assert len(figure_of(frame, per_round([])).axes) == 0
 
 
@@ -233,7 +236,7 @@ def test_guidelines_speak_of_controls_and_the_published_study_is_compared_with_k
     records = beside(slower_link(2), MACHINE, experiment="strong_scaling", **THREE)
     frame, empty = controls(alike(records)), estimates.overhead([])
     strong = estimates.strong(records)
-    nothing = (estimates.weak([]), empty, estimates.model_size([]), attribution.attribution([]))
+    nothing = (estimates.weak([]), empty, estimates.model_size([]), attribution([]))
     found = guidelines(strong, *nothing, pd.DataFrame(columns=["series", "scaling"]), controls=frame)
     (line,) = found[found["topic"] == "controls"].to_dict("records")
     assert line["told"]
@@ -247,7 +250,7 @@ def test_guidelines_speak_of_controls_and_the_published_study_is_compared_with_k
 def test_a_control_has_no_chain() -> None:
     control = make_record(**mlp(), **THREE)
     whole = [make_record(), make_record(world_size=1), make_record(experiment="weak_scaling", scaling="weak")]
-    assert attribution.with_chain([*whole, control]) == whole
+    assert with_chain([*whole, control]) == whole
 
 
 def test_the_figure_shows_kan_and_controls_side_by_side() -> None:

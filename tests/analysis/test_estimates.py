@@ -7,7 +7,12 @@ import pandas as pd
 import pytest
 from fabricate import TRUTH, empty_arms, make_record
 
-from kanstudy.analysis import attribution, estimates, metrics, plots, plots_waterfall, tables
+from kanstudy.analysis import estimates, metrics, plots
+from kanstudy.analysis.attribution.decomposition import attribution
+from kanstudy.analysis.attribution.identity import identity_check
+from kanstudy.analysis.tables import layouts
+from kanstudy.analysis.tables.save import save_table
+from kanstudy.analysis.tables.view import shown
 from kanstudy.record import Fault
 
 E = float(np.prod(list(TRUTH.values())))
@@ -65,9 +70,9 @@ def test_points_that_failed_are_rows_with_their_status(status: str, reason: str)
         assert frame["status"].tolist() == ["ok", status]
         assert frame["reason"].iloc[1].startswith(f"{status}: {reason}")
         assert frame["step_time_s"].dtype == float, "a failure does not turn numbers into text"
-        shown = tables.shown(frame, tables.STRONG)
-        assert bad.point_id in shown["point"].tolist()
-        assert reason in shown["note"].iloc[1]
+        cells = shown(frame, layouts.STRONG)
+        assert bad.point_id in cells["point"].tolist()
+        assert reason in cells["note"].iloc[1]
 
 
 def test_a_partial_point_says_how_far_it_is() -> None:
@@ -93,6 +98,7 @@ def test_overhead_of_settings_and_the_blocking_allreduce_beside() -> None:
     assert "overhead below 0" in frame["reason"].iloc[1]
     assert "baseline" not in frame["reason"].str.cat()
     assert frame["total_comm_s"].tolist()[:2] == pytest.approx([0.002, 0.002]), "measured once for a world size"
+    assert frame["total_comm_s_low"].tolist()[:2] == pytest.approx([0.002, 0.002]), "the interval of its repeats"
     assert frame["total_comm_s"].iloc[2:].isna().all()
     assert frame["reason"].iloc[2:].str.contains("no blocking all-reduce was measured on these ranks").all()
     exposed = 1e3 * (frame["step_time_s"] * frame["overhead"])
@@ -177,29 +183,29 @@ def test_figures_and_tables_take_what_records_give(sizes: tuple[int, ...], round
         for w in (8, 64)
     ]  # fmt: skip
     every = estimates.per_round([*strong, *weak, *comm, *models])
-    chain = attribution.attribution(strong)
+    chain = attribution(strong)
     shown: list[tuple[pd.DataFrame, dict]] = [
-        (estimates.strong(strong), tables.STRONG),
-        (estimates.weak(weak), tables.WEAK),
-        (estimates.overhead(comm), tables.OVERHEAD),
-        (estimates.allreduce(comm), tables.ALLREDUCE),
-        (estimates.model_size(models), tables.MODEL_SIZE),
-        (estimates.phases(comm), tables.PHASES),
-        (chain, tables.ATTRIBUTION),
-        (attribution.identity_check(strong, weak), tables.IDENTITY),
+        (estimates.strong(strong), layouts.STRONG),
+        (estimates.weak(weak), layouts.WEAK),
+        (estimates.overhead(comm), layouts.OVERHEAD),
+        (estimates.allreduce(comm), layouts.ALLREDUCE),
+        (estimates.model_size(models), layouts.MODEL_SIZE),
+        (estimates.phases(comm), layouts.PHASES),
+        (chain, layouts.ATTRIBUTION),
+        (identity_check(strong, weak), layouts.IDENTITY),
     ]
     for number, (frame, columns) in enumerate(shown):
         unknown = {name for name in columns if name not in frame}
         assert not unknown, f"the table shows {unknown}, which the frame does not have"
-        tables.save_table(frame, columns, tmp_path, f"t{number}", "caption")
+        save_table(frame, columns, tmp_path, f"t{number}", "caption")
     figures = [
-        plots.strong_scaling(shown[0][0], every),
-        plots.weak_scaling(shown[1][0], every),
-        plots_waterfall.waterfall(chain),
-        plots.overhead(shown[2][0], every),
-        plots.allreduce(shown[3][0]),
-        plots.model_size(shown[4][0]),
-        plots.overview(shown[0][0], shown[1][0], chain, every),
+        plots.scaling.strong_scaling(shown[0][0], every),
+        plots.scaling.weak_scaling(shown[1][0], every),
+        plots.waterfall.waterfall(chain),
+        plots.communication.overhead(shown[2][0], every),
+        plots.communication.allreduce(shown[3][0]),
+        plots.model_size.model_size(shown[4][0]),
+        plots.scaling.overview(shown[0][0], shown[1][0], chain, every),
     ]
     for number, figure in enumerate(figures):
         figure.savefig(tmp_path / f"f{number}.png", dpi=30)

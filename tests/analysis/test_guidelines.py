@@ -4,7 +4,9 @@ import pandas as pd
 import pytest
 from fabricate import TRUTH, make_record
 
-from kanstudy.analysis import attribution, estimates, verdict
+from kanstudy.analysis import estimates
+from kanstudy.analysis.attribution.decomposition import attribution
+from kanstudy.analysis.attribution.verdict import verdicts
 from kanstudy.analysis.guidelines import guidelines
 
 PAIR = {"experiment": "communication_overhead", "arms": ("ddp_noop", "ddp"), "noise": 0.002}
@@ -17,8 +19,8 @@ def advise(strong: list | None = None, comm: list | None = None, models: list | 
         estimates.weak([]),
         estimates.overhead(comm or []),
         estimates.model_size(models or []),
-        attribution.attribution(strong),
-        verdict.verdicts(strong),
+        attribution(strong),
+        verdicts(strong),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fabricate import make_record
 
-from kanstudy.analysis import results
+from kanstudy.analysis import captions
 from kanstudy.analysis.nodes import cautions, flags, node_set
 from kanstudy.analysis.series import series_labels
 from kanstudy.record import Record
@@ -30,7 +30,7 @@ def test_other_nodes_are_another_curve_and_said_to_be() -> None:
     labels = series_labels(records)
     assert labels[0] == labels[1] != labels[2]
     assert labels[2].endswith("nodes c d")
-    text = results.caption(records)
+    text = captions.caption(records)
     assert "Points lie on different nodes (a b / c d); a curve joins those of the same nodes alone" in text
 
 
@@ -62,4 +62,4 @@ def test_flags_of_any_attempt_are_told() -> None:
     }
     assert [flags(record) for record in records] == [[FLAG], [FLAG], []]
     assert cautions(records) == [f"{FLAG} (2 of 3 points)"]
-    assert f"{FLAG} (2 of 3 points)" in results.caption(records)
+    assert f"{FLAG} (2 of 3 points)" in captions.caption(records)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 import pytest
 from fabricate import make_record
@@ -89,13 +88,6 @@ def test_no_verdict_is_ever_given() -> None:
     text = compare([make_record(world_size=p) for p in (1, 2, 8)]).to_string().lower()
     assert "reproduce" not in text
     assert "refute" not in text
-
-
-def test_values_are_written_with_their_interval() -> None:
-    row = pd.Series({"x": 0.931, "x_low": 0.912, "x_high": 0.949})
-    assert published.value_text(row, "x") == "0.93 [0.91, 0.95]"
-    row["x_low"] = np.nan
-    assert published.value_text(row, "x") == "0.93 (no interval)"
 
 
 def test_the_claim_on_operators_and_ranks_stands_beside_ours() -> None:

@@ -10,11 +10,13 @@ from fabricate import make_point, make_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanstudy.analysis import plots_steadiness, tables
-from kanstudy.analysis.machine_model import MachineModel
-from kanstudy.analysis.machine_noise import Noise
-from kanstudy.analysis.simulate import simulate
+from kanstudy.analysis import plots
+from kanstudy.analysis.simulation.machine_model import MachineModel
+from kanstudy.analysis.simulation.noise import Noise
+from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.analysis.steadiness import COLUMNS, holm, outliers, rounds, sentences, steadiness
+from kanstudy.analysis.tables import layouts
+from kanstudy.analysis.tables.view import view
 from kanstudy.record import Record, Round
 
 POINT = make_point(world_size=2, block_s=0.05, warmup_steps=1, warmup_s=0.0)
@@ -80,7 +82,7 @@ def test_an_outlier_is_marked_shown_and_kept() -> None:
     assert len(marked[marked["arm"] == "ddp"]) == 20, "all rounds are there"
     assert steadiness([record]).set_index("arm").loc["ddp", "n_outliers"] == len(found)
     assert "of 100 blocks, kept" in said(record)
-    axis = plots_steadiness.rounds_in_order(marked).axes[0]
+    axis = plots.steadiness.rounds_in_order(marked).axes[0]
     hollow = [line for line in axis.lines if line.get_markerfacecolor() == "none"]
     assert sum(len(line.get_xdata()) for line in hollow) == marked["outlier"].sum()
     dots = [line for line in axis.lines if line.get_linestyle() == "None"]
@@ -90,7 +92,7 @@ def test_an_outlier_is_marked_shown_and_kept() -> None:
 def test_disturbed_rounds_are_crosses() -> None:
     record = measured(burst_share=0.3)
     marked = rounds([record])
-    axis = plots_steadiness.rounds_in_order(marked).axes[0]
+    axis = plots.steadiness.rounds_in_order(marked).axes[0]
     crosses = [line for line in axis.lines if line.get_marker() == "x"]
     assert sum(len(line.get_xdata()) for line in crosses) == marked["disturbed"].sum() > 0
     disturbed = steadiness([record])["n_disturbed"].iloc[0]
@@ -119,16 +121,16 @@ def test_without_rounds_there_is_a_sentence_and_no_row() -> None:
     assert steadiness([]).empty
     assert "no round is measured" in said(empty)
     assert "No round is measured" in " ".join(
-        text.get_text() for text in plots_steadiness.rounds_in_order(rounds([empty])).texts
+        text.get_text() for text in plots.steadiness.rounds_in_order(rounds([empty])).texts
     )
 
 
 def test_the_tables_show_it() -> None:
     table = steadiness([measured(8)])
-    shown = tables.view(table, tables.STEADINESS)
+    shown = view(table, layouts.STEADINESS)
     assert len(shown.cells) == 5
     assert "first steps over the rest" in shown.cells
-    assert POINT.point_id in tables.view(sentences([measured(8)], table), tables.STEADY).to_markdown()
+    assert POINT.point_id in view(sentences([measured(8)], table), layouts.STEADY).to_markdown()
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))

@@ -67,9 +67,8 @@ def test_a_table_gives_tables_a_figure_and_counts_that_add_up(table, tmp_path):
 
 
 def test_options_reach_the_analysis(tmp_path):
-    (tmp_path / "t.csv").write_text(
-        "impl,p,seconds,epoch,work\nplain,1,8,1,10\nplain,1,10,2,10\nplain,1,9,3,10\nddp,2,9,1,20\n"
-    )
+    rows = ["plain,1,8,1,10", "plain,1,10,2,10", "plain,1,9,3,10", "ddp,2,9,1,20"]
+    (tmp_path / "t.csv").write_text("\n".join(["impl,p,seconds,epoch,work", *rows, ""]))
     path = str(tmp_path / "t.csv")
     roles = ("--map", "p=world_size", "--map", "epoch=repeat")
     weak = run(path, *roles, "--scaling", "weak", "--baseline", "impl=plain")
@@ -81,6 +80,17 @@ def test_options_reach_the_analysis(tmp_path):
     relative = run(path, *roles, "--scaling", "strong", "--by", "", "--relative")
     assert re.search(r" 2 +9 +1 +0.5 +1 +1 +baseline differs in impl", relative.output)
     assert run(path, "--map", "p=world_size", "--scaling", "strong", "--repeats").exit_code == 0
+
+
+def test_the_example_of_the_readme_can_be_followed(tmp_path, repository):
+    readme = (repository / "README.md").read_text()
+    (line,) = re.findall(r"kanstudy analyse (figures/reference/\S+ .*) --out mine", readme)
+    name, *options = line.split()
+    result = run(str(repository / name), *options, "--out", str(tmp_path / "mine"))
+    assert result.exit_code == 0, result.output
+    found = pd.read_csv(tmp_path / "mine" / "efficiency.csv")
+    assert found["parallel_efficiency"].notna().any()
+    assert {path.name for path in (tmp_path / "mine").iterdir()} >= {"unused.csv", "efficiency.pdf", "efficiency.png"}
 
 
 def test_a_log_gives_its_table_and_figure(tmp_path):

@@ -1,0 +1,1 @@
+"""Where the parallel efficiency goes: a chain of times, its factors, what stands beside them, and the verdict."""

@@ -1,0 +1,93 @@
+"""The figures of communication: the overhead of each setting of DDP, and the blocking all-reduce."""
+
+from __future__ import annotations
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from kanstudy.analysis.plots.axes import (
+    COLUMN,
+    STYLE,
+    WIDTH,
+    NotebookFigure,
+    bytes_text,
+    dots,
+    estimate,
+    has,
+    legend,
+    looks,
+    message,
+    panels,
+    plain_log_axis,
+)
+from kanstudy.analysis.series import WORK_KEYS, told_apart
+
+
+def overhead(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
+    """Communication overhead, 1 - T(no communication)/T(DDP), of each setting of DDP, a panel a world size."""
+    if not has(estimates, "overhead"):
+        return message("Communication needs two ranks: nothing is measured here")
+    work = [name for name in WORK_KEYS if name not in ("bucket_cap_mb", "comm_hook", "sync_buffers")]
+    names = estimates["model"].str.upper() + " " + estimates["dataset"]
+    estimates = estimates.assign(work=told_apart(names, estimates[[*work, "global_batch_size"]]))
+    sizes, look_of = sorted(estimates["world_size"].unique()), looks(estimates["work"])
+    with matplotlib.rc_context(STYLE):
+        width = min(WIDTH, COLUMN * len(sizes) * (1 if len(look_of) == 1 else 2))
+        figure = NotebookFigure(figsize=(width, 2.8), layout="constrained")
+        axes = figure.subplots(1, len(sizes), squeeze=False, sharey=True)[0]
+        for axis, size in zip(axes, sizes, strict=True):
+            rows = estimates[estimates["world_size"] == size].reset_index(drop=True)
+            labels = [_setting(row) for _, row in rows.iterrows()]
+            for place, (_, row) in enumerate(rows.iterrows()):
+                look = look_of[row["work"]]
+                if "overhead" in per_round:
+                    found = per_round[per_round["point_id"] == row["point_id"]]
+                    dots(axis, np.full(len(found), float(place)), found, "overhead", look, scale=100)
+                estimate(axis, float(place), row, "overhead", look, scale=100)
+            axis.set_xticks(range(len(labels)), labels)
+            axis.set_xlim(-0.6, len(labels) - 0.4)
+            axis.axhline(0, color="0.4", linewidth=0.8)
+            axis.set_title(f"{size} ranks")
+            axis.grid(axis="x", visible=False)
+            axis.set_xlabel("bucket cap (MiB)")
+        axes[0].set_ylabel("communication overhead\n(% of a step)")
+        for label, look in look_of.items():
+            axes[0].plot([], [], color=look.colour, marker=look.marker, linestyle="none", label=label)
+        legend(figure, axes[0])
+    return figure
+
+
+def allreduce(estimates: pd.DataFrame) -> Figure:
+    """Time and bus bandwidth of the blocking all-reduce over the message size, a line a point that measured it."""
+    if not has(estimates, "time_s"):
+        return message("No all-reduce is measured: it needs two ranks")
+    names = estimates["world_size"].map("{} ranks".format)
+    estimates = estimates.assign(line=told_apart(names, estimates[["world_size", "series"]]))
+    with matplotlib.rc_context(STYLE):
+        figure, (left, right) = panels(2)
+        for label, look in looks(estimates["line"]).items():
+            rows = estimates[estimates["line"] == label].sort_values("message_bytes")
+            for axis, column, scale in ((left, "time_s", 1e3), (right, "busbw_bytes_per_s", 1e-9)):
+                values = rows[column] * scale
+                axis.plot(rows["message_bytes"], values, marker=look.marker, color=look.colour, label=label)
+        ticks = sorted(estimates["message_bytes"].unique())
+        for axis in (left, right):
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+            axis.set_xticks(ticks, [bytes_text(tick) for tick in ticks], rotation=45, ha="right")
+            axis.minorticks_off()
+            plain_log_axis(axis.yaxis, (1.0, 2.0, 5.0))
+            axis.set_xlabel("message")
+        left.set_ylabel("median time (ms)")
+        right.set_ylabel("bus bandwidth (GB/s)")
+        legend(figure, left)
+    return figure
+
+
+def _setting(row: pd.Series) -> str:
+    text = f"{row['bucket_cap_mb']:g}"
+    if row["sync_buffers"]:
+        text += "\nbuffers\nsynchronised"
+    return text if row["comm_hook"] == "none" else f"{text}\nhook {row['comm_hook']}"

@@ -1,0 +1,248 @@
+"""Records of a machine that is not there, through the schema of measured ones, and the truth behind them.
+
+`simulate` draws what the worker would have written; `truth` is what the attribution of infinitely many undisturbed
+rounds of the same blocks would find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kanstudy.analysis import metrics
+from kanstudy.analysis.attribution.chain import links
+from kanstudy.analysis.simulation.machine_model import MachineModel, flops_per_row, gradient_buckets, layer_bytes
+from kanstudy.analysis.statistics.blocks import CHAIN
+from kanstudy.analysis.statistics.intervals import seed_of
+from kanstudy.analysis.statistics.paired_arms import WITHIN
+from kanstudy.record import AllReduce, Arm, Fault, Record, Round, blank_record
+from kanstudy.spec import ARMS, PointSpec, RunSpec, data_key
+
+SHORTEST_BLOCK = 4
+"""Steps of a block, however long one takes."""
+TRUTH_ROUNDS = 20_000
+_KERNEL_S = 1e-3
+_ALLREDUCE_REPEATS = 20
+_STARTED = "1970-01-01T00:00:00.000+00:00"
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """An arm's blocks: `times_s` (launches, rounds, active ranks, steps); `active` (rounds, active ranks) names the
+    ranks; `foreign_cpu` (launches, rounds, active ranks); `order` (launches, rounds), its place in the round."""
+
+    times_s: np.ndarray
+    active: np.ndarray
+    foreign_cpu: np.ndarray
+    order: np.ndarray
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is to be found at a point: `times_s` of the columns of the chain, s a step, and what follows from them."""
+
+    factors: dict[str, float]
+    efficiency: float
+    times_s: dict[str, float]
+
+    @property
+    def overhead(self) -> float:
+        """The share of a DDP step that synchronisation and data movement take."""
+        return float(metrics.communication_overhead(self.times_s["ddp_noop"], self.times_s["ddp"]))
+
+    @property
+    def exposed_s(self) -> float:
+        """What a DDP step takes beyond one without communication, s."""
+        return self.times_s["ddp"] - self.times_s["ddp_noop"]
+
+
+def simulate(
+    points: Sequence[PointSpec], machine: MachineModel, rounds: int, launches: int = 1, seed: int = 0
+) -> list[Record]:
+    """A record of each point, `rounds` complete rounds in each of `launches` launches, drawn with `seed`.
+
+    A point that does not fit the machine's memory has a record of status `oom`. Raises `ValueError` on rounds or
+    launches below 1.
+    """
+    for name, value in (("rounds", rounds), ("launches", launches)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} = {value!r}: must be a whole number >= 1")
+    return [_record(point, machine, rounds, launches, seed) for point in points]
+
+
+def truth(point: PointSpec, machine: MachineModel, rounds: int = TRUTH_ROUNDS) -> Truth:
+    """The chain of medians at a point, and the factors and the efficiency that are its ratios.
+
+    Closed form on a machine without noise; else a large deterministic draw of `rounds` undisturbed rounds (error
+    about 1.3 sd / √rounds, where sd is that of a round's logarithm). The blocks are as long as the point's, since the
+    slowest of several means over few steps is slower than over many. The baseline is the device of mean slowness.
+    """
+    noise = replace(machine.noise, burst_share=0.0, drift_per_round=0.0, level_shift=0.0, cold_steps=0)
+    calm, rng = replace(machine, noise=noise), np.random.default_rng(0)
+    count, chunk = (1 if noise.is_silent else rounds), 500
+    # launches of one round: what all rounds of a launch share is random here, too
+    parts = [chain_times(point, calm, min(chunk, count - done), 1, rng) for done in range(0, count, chunk)]
+    columns = {name: np.concatenate([part[name] for part in parts])[:, 0] for name in parts[0]}
+    if "serial_global" in columns:
+        slowness = machine.slowness(point.world_size)
+        columns["serial_global"] = columns["serial_global"] * (slowness.mean() / slowness[0])
+    logs = np.log(np.stack(list(columns.values()), axis=-1))
+    names = list(columns)
+    within = {names.index(column): names.index(arm) for column, arm in WITHIN.items() if column in names}
+    medians = metrics.arm_log_medians(logs, [i for i, name in enumerate(names) if name in ARMS], within)
+    level = np.median(logs[:, -1]) - medians[-1]
+    times = dict(zip(columns, np.exp(medians + level).tolist(), strict=True))
+    pairs = links(point)
+    scale = 1 / point.world_size if point.scaling == "strong" else 1.0
+    complete = all(name in times for pair in pairs.values() for name in pair)
+    factors = {name: times[a] / times[b] for name, (a, b) in pairs.items()} if complete else {}
+    if "batch" in factors:
+        factors["batch"] *= scale
+    base = times.get(next(iter(pairs.values()))[0], np.nan)
+    return Truth(factors, scale * base / times.get("ddp", np.nan), times)
+
+
+def chain_times(
+    point: PointSpec, machine: MachineModel, launches: int, rounds: int, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """The columns of the chain (launches, rounds), s a step, as `blocks` finds them in the records of these draws."""
+    drawn = draw(point, machine, launches, rounds, rng)
+    columns = {}
+    for arm, found in drawn.items():
+        means = found.times_s.mean(axis=-1)
+        columns[arm] = means.max(axis=-1)
+        if arm == "serial_local":
+            columns["serial_local_mean"] = means.mean(axis=-1)
+        if arm == "ddp_noop":
+            columns["ddp_noop_every_step"] = found.times_s.max(axis=-2).mean(axis=-1)
+    return {name: columns[name] for name in CHAIN if name in columns}
+
+
+def draw(
+    point: PointSpec, machine: MachineModel, launches: int, rounds: int, rng: np.random.Generator
+) -> dict[str, Blocks]:
+    """The blocks of every arm of a point."""
+    noise, n_arms = machine.noise, len(point.arms)
+    orders = rng.permuted(np.broadcast_to(np.arange(n_arms), (launches, rounds, n_arms)), axis=-1)
+    disturbed = rng.random((launches, rounds, 1)) < noise.burst_share
+    shifted = rounds * rng.random((launches, 1))
+    drawn = {}
+    for place, arm in enumerate(point.arms):
+        times, active = _undisturbed(point, machine, arm, launches, rounds, rng)
+        # ranks that run together are one block
+        together = 1 if arm in ("concurrent", "ddp_noop", "ddp") else active.shape[1]
+        factors = noise.block_factors(launches, rounds, together, rng)
+        order = orders[..., place]
+        began = np.arange(rounds) + order / n_arms  # in rounds
+        factors = factors * np.exp(noise.drift_per_round * began + noise.level_shift * (began > shifted))[..., None]
+        foreign = noise.burst_foreign_cpu * (disturbed & (rng.random((launches, rounds, together)) < 0.5))
+        times = times * (factors / (1 - foreign))[..., None]
+        drawn[arm] = Blocks(times, active, np.broadcast_to(foreign, times.shape[:3]), order)
+    return drawn
+
+
+def _undisturbed(
+    point: PointSpec, machine: MachineModel, arm: str, launches: int, rounds: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Step times (launches, rounds, active ranks, steps) without the noise of blocks, and who is active."""
+    p = point.world_size
+    active = (np.arange(rounds) % p)[:, None] if arm == "serial_global" else np.tile(np.arange(p), (rounds, 1))
+    phases = machine.arm_phases_s(point, arm)
+    step_s = sum(phases)
+    if arm == "ddp":
+        step_s += float(machine.exposed_s(point, np.array(phases[1])))
+    steps = max(SHORTEST_BLOCK, round(point.block_s / step_s))
+    warmed = max(point.warmup_steps, int(np.ceil(point.warmup_s / step_s)))
+    factors = machine.noise.step_factors((launches, rounds, active.shape[1], steps), warmed, rng)
+    factors *= machine.slowness(p)[active][None, :, :, None]
+    if arm != "ddp":
+        return sum(phases) * factors, active
+    slowest = factors.max(axis=2, keepdims=True)
+    times = sum(phases) * slowest + machine.exposed_s(point, phases[1] * slowest)
+    return np.broadcast_to(times, factors.shape), active
+
+
+def _record(point: PointSpec, machine: MachineModel, rounds: int, launches: int, seed: int) -> Record:
+    record = blank_record(point, _run(point, rounds, launches, seed), status="ok")
+    record.source, record.conditions, record.device_name = "simulated", f"simulated: {machine.name}", machine.name
+    record.nodes, record.ranks_per_node, record.attempt = 1, point.world_size, launches
+    record.provenance = {"machine": repr(machine), "seed": seed}
+    for arm in point.arms:
+        if not machine.fits(point, arm):
+            need = machine.peak_memory_bytes(point, arm)
+            record.status = record.arms[arm].status = "oom"
+            record.error = Fault(reason=f"out of memory: {need} of {machine.memory_bytes:.0f} bytes", arm=arm, rank=0)
+            return record
+    rng = np.random.default_rng([seed, seed_of(point.point_id)])
+    for arm, blocks in draw(point, machine, launches, rounds, rng).items():
+        record.arms[arm].rounds = [
+            _round(blocks, launch, index) for launch in range(launches) for index in range(rounds)
+        ]
+    _instrument(record, point, machine)
+    return record
+
+
+def _run(point: PointSpec, rounds: int, launches: int, seed: int) -> RunSpec:
+    return RunSpec(
+        profile="simulated",
+        experiment=point.experiment,
+        points=(point,),
+        data_files={data_key(point): ""},
+        results_dir="",
+        progress_file="",
+        rounds={point.point_id: rounds},
+        launches=launches,
+        seed=seed,
+    )
+
+
+def _round(blocks: Blocks, launch: int, index: int) -> Round:
+    times, foreign = blocks.times_s[launch, index], blocks.foreign_cpu[launch, index]
+    return Round(
+        launch=launch,
+        attempt=launch + 1,
+        index=index,
+        order=int(blocks.order[launch, index]),
+        active_ranks=blocks.active[index].tolist(),
+        rank_step_times_s=times.tolist(),
+        rank_block_times_s=times.sum(axis=-1).tolist(),
+        reference_kernel_s=(_KERNEL_S / (1 - foreign)).tolist(),
+        foreign_cpu_share=foreign.tolist(),
+        minor_faults=[0.0] * len(times),
+        started_utc=_STARTED,
+    )
+
+
+def _instrument(record: Record, point: PointSpec, machine: MachineModel) -> None:
+    """What the separate instrumented pass would see, noise-free: phases, buckets, memory, messages."""
+    p, slowness, steps = point.world_size, machine.slowness(point.world_size), point.phase_steps
+    record.gradient_bytes = sum(layer_bytes(point))
+    record.n_params = record.gradient_bytes // (4 if point.dtype == "float32" else 8)
+    record.flops_per_sample = float(flops_per_row(point))
+    for size in point.allreduce_bytes:
+        record.allreduce.append(
+            AllReduce(message_bytes=size, times_s=[machine.allreduce_s(size, p)] * _ALLREDUCE_REPEATS)
+        )
+    for name, arm in record.arms.items():
+        ranks = [0] if name == "serial_global" else list(range(p))
+        arm.peak_memory_bytes = [machine.peak_memory_bytes(point, name)] * len(ranks)
+        if steps:
+            _phases(arm, name, point, machine, slowness[ranks])
+
+
+def _phases(arm: Arm, name: str, point: PointSpec, machine: MachineModel, slowness: np.ndarray) -> None:
+    steps = point.phase_steps
+    forward, backward, optimizer = (phase * slowness for phase in machine.arm_phases_s(point, name))
+    whole = backward
+    if name == "ddp":
+        slowest = backward.max()
+        whole = np.full_like(backward, slowest + float(machine.exposed_s(point, np.array(slowest))))
+    arm.forward_s, arm.backward_s, arm.optimizer_s, arm.data_wait_s = (
+        [[float(value)] * steps for value in values] for values in (forward, whole, optimizer, 0 * forward)
+    )
+    if name in ("ddp_noop", "ddp"):
+        arm.bucket_bytes = gradient_buckets(point)
+        ready = np.cumsum(arm.bucket_bytes) / sum(arm.bucket_bytes)
+        arm.bucket_ready_s = [[(ready * value).tolist()] * steps for value in backward]

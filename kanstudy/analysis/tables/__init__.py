@@ -1,0 +1,1 @@
+"""Tables: how each is laid out, shown, and saved for a paper."""
