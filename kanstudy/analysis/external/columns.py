@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.external.cells import UNITS, is_figure, number, seconds
 from kanstudy.analysis.external.read import ExternalError, is_missing
 
 ROLES = ("world_size", "throughput", "throughput_per_rank", "time", "samples", "repeat")
@@ -20,15 +20,10 @@ ROLES = ("world_size", "throughput", "throughput_per_rank", "time", "samples", "
 `repeat` numbers the repeats of one measurement."""
 MEASURES = ("throughput", "throughput_per_rank", "time")
 
-UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-_UNITS = {**UNITS, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
-_UNITS |= {"usec": 1e-6, "msec": 1e-3, "milliseconds": 1e-3, "microseconds": 1e-6}
 _TIMES = {"time", "times", "runtime", "walltime", "wallclock", "elapsed", "duration", "latency"}
 _NO_TIME = {"start", "end", "stamp", "date"}
 _SPREADS = {"std", "stdev", "sd", "sem", "err", "error", "var", "cv", "ci", "min", "max", "low", "high", "p95", "p99"}
 _LABELS = {"date", "datetime", "timestamp", "day", "month", "year", "version", "precision"}
-_GROUPED = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
-_CLOCK = re.compile(r"((?P<days>\d+)-)?(?P<h>\d+):(?P<min>[0-5]\d):(?P<s>[0-5]\d(\.\d+)?)")
 _NO_VALUE = {"error", "err", "fail", "failed", "oom", "timeout", "n/a", "na", "nan", "none", "null", "-", "--", "?"}
 
 _WORLD_SIZE = re.compile(
@@ -67,47 +62,10 @@ class Columns:
     notes: tuple[str, ...]
 
 
-def number(cell: object) -> float:
-    """A cell as a number, NaN if it is none. Text must be a plain decimal number; commas may group thousands."""
-    if isinstance(cell, bool | np.bool_) or is_missing(cell):
-        return math.nan
-    if isinstance(cell, str) and _GROUPED.fullmatch(cell):
-        cell = cell.replace(",", "")
-    try:
-        return float(cell) if "_" not in str(cell) else math.nan  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
-
-
-def seconds(cell: object, unit_s: float | None) -> float:
-    """A time in seconds: of a number in the column's unit (1 if unknown), or of text that names its own, as `162 ms`,
-    or is a clock's, as `1:30:00` and Slurm's `1-06:00:00`."""
-    if isinstance(cell, pd.Timedelta):
-        return cell.total_seconds()
-    if isinstance(cell, str) and (clock := _CLOCK.fullmatch(cell)):
-        hours = 24 * int(clock["days"] or 0) + int(clock["h"])
-        return 3600.0 * hours + 60 * int(clock["min"]) + float(clock["s"])
-    found = re.fullmatch(r"([-+.\deE]+)\s*([a-zµ]+)", cell) if isinstance(cell, str) else None
-    if found and found[2].replace("µ", "u") in _UNITS:
-        return number(found[1]) * _UNITS[found[2].replace("µ", "u")]
-    return number(cell) * (unit_s or 1.0)
-
-
-def label(cell: object) -> str | None:
-    """A cell as text that compares, None if it is missing."""
-    if is_missing(cell):
-        return None
-    if isinstance(cell, float | np.floating):
-        return f"{cell:.15g}"
-    if isinstance(cell, pd.Timestamp):
-        return cell.isoformat() if cell.normalize() != cell else cell.date().isoformat()
-    return str(cell)
-
-
 def plain_name(name: str) -> str:
     """A column's name in lower case, words joined by `_`: `Time (ms)` is time_ms, `img/s` is img_per_s."""
     name = re.sub(r"[(\[]\s*min\s*[)\]]", "_minutes", name, flags=re.IGNORECASE)  # without brackets it is a minimum
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).replace("µ", "u").replace("/", "_per_").lower()
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).replace("µ", "u").replace("μ", "u").replace("/", "_per_").lower()
     return re.sub(r"[^a-z0-9]+", "_", words).strip("_")
 
 
@@ -115,7 +73,7 @@ def time_unit(name: str) -> float | None:
     """The unit that a time column's name ends with, or begins with before `per`, in seconds."""
     words = plain_name(name).split("_")
     words = words[: words.index("per")] if "per" in words else words
-    return _UNITS.get(words[-1]) if words else None
+    return UNITS.get(words[-1]) if words else None
 
 
 def understand(
@@ -179,18 +137,12 @@ def is_text(column: pd.Series) -> bool:
     valued = [cell for cell in cells if not (isinstance(cell, str) and cell.lower() in no_value)]
     if not valued:
         return bool(cells)
-    return not all(_is_figure(cell) for cell in valued)
+    return not all(is_figure(cell) for cell in valued)
 
 
 def is_label(column: pd.Series, name: str) -> bool:
     """Text or a date, or numbers that name a version or a date."""
     return is_text(column) or bool(_LABELS & set(plain_name(name).split("_")))
-
-
-def _is_figure(cell: object) -> bool:
-    """Whether a cell is a number, a share, a speed-up or a time: `3.9`, `97.5 %`, `3.9x`, `162 ms`."""
-    plain = re.sub(r"\s*[%x×]$", "", cell) if isinstance(cell, str) else cell
-    return not (math.isnan(number(plain)) and math.isnan(seconds(cell, None)))
 
 
 def _given(names: Sequence[str], roles: Mapping[str, str], where: str) -> dict[str, list[str]]:

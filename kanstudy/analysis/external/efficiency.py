@@ -15,7 +15,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis.external.columns import Columns, label, number, plain_name, understand
+from kanstudy.analysis.external.cells import label, number
+from kanstudy.analysis.external.columns import Columns, plain_name, understand
 from kanstudy.analysis.external.points import Point, by_series, flags, point, ranks
 from kanstudy.analysis.external.read import ExternalError, with_text_names
 from kanstudy.analysis.external.rows import Differences, Key, Row, grouped, judge, row_list
@@ -70,7 +71,7 @@ def analyse(
 ) -> Analysis:
     """Speed-up and parallel efficiency of every series of a table (a row a measurement).
 
-    `roles` says what columns are (`{"gpus": "world_size"}`, see `external_columns.ROLES`), `by` which are keys (by
+    `roles` says what columns are (`{"gpus": "world_size"}`, see `external.columns.ROLES`), `by` which are keys (by
     default those of text and dates), `baseline` which values of key columns the baseline has where it is not of the
     same series (`{"impl": "no_ddp"}`), `relative` that the smallest world size is the baseline, `repeats` that rows of
     the same key and world size repeat one measurement. `scaling`, strong or weak, is needed for times without samples.

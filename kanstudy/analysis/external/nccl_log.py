@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from kanstudy.analysis.external.columns import label, number, plain_name
+from kanstudy.analysis.external.cells import label, number
+from kanstudy.analysis.external.columns import plain_name
 from kanstudy.analysis.external.read import ExternalError
 from kanstudy.analysis.metrics import algorithm_bandwidth, bus_bandwidth
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from kanstudy.analysis.external.columns import Columns, label, number, seconds
+from kanstudy.analysis.external.cells import label, number, seconds
+from kanstudy.analysis.external.columns import Columns
 from kanstudy.analysis.external.read import is_missing
 
 Key = tuple[str | None, ...]

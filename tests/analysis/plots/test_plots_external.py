@@ -48,9 +48,9 @@ def test_many_series_are_split_by_the_key_that_keeps_the_legend_short():
 
 def test_keys_may_have_names_that_the_figure_has():
     frame = table(2, 1, 2, repeats=2).rename(columns={"k0": "point_id", "k1": "group", "k2": "series"})
-    figure = plots_external.scaling(analyse(frame))
+    figure = external.scaling(analyse(frame))
     assert legend_texts(figure) == ["v0, v0", "v0, v1", "v1, v0", "v1, v1", "ideal"]
-    plain = plots_external.scaling(analyse(table(2, 1, 2, repeats=2)))
+    plain = external.scaling(analyse(table(2, 1, 2, repeats=2)))
     for axis, other in zip(figure.axes, plain.axes, strict=True):
         assert [len(line.get_xdata()) for line in axis.lines] == [len(line.get_xdata()) for line in other.lines]
 
