@@ -12,7 +12,7 @@ from typing import Any
 
 from kanstudy.spec import ARMS, PointSpec
 from kanstudy.stopping import LOOKS
-from kanstudy.study.data import DatasetInfo, describe
+from kanstudy.study.datasets.prepare import DatasetInfo, describe
 from kanstudy.study.models import controls, models
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import Profile

@@ -13,7 +13,7 @@ from typing import Any
 
 from kanstudy.sizes import matched_layer_widths
 from kanstudy.spec import PointSpec, SpecError
-from kanstudy.study.data import DatasetInfo
+from kanstudy.study.datasets.prepare import DatasetInfo
 from kanstudy.study.series import CommunicationOverhead, Series, StrongScaling
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import kanstudy
 from kanstudy.spec import PointSpec, RunSpec, data_key
-from kanstudy.study.data import prepare
+from kanstudy.study.datasets.prepare import prepare
 from kanstudy.study.plan import ExperimentPlan
 
 

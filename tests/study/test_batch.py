@@ -22,6 +22,7 @@ class Plan:
     points: tuple[PointSpec, ...]
     rounds: dict[str, int]
     launches: int = 1
+    target_width: dict[str, float] = field(default_factory=dict)
     experiment: str = "strong_scaling"
     profile: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(machine=Machine()))
 

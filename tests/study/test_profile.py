@@ -61,8 +61,7 @@ def test_a_series_overrides_the_study(tmp_path):
 WRONG = [
     ("", STRONG + "global_batchsize = 4", ["[[study.strong_scaling]] #1", "global_batchsize", "global_batch_size"]),
     ("rouns = 3", STRONG, ["[study]", "'rouns'", "did you mean 'rounds'"]),
-    ("rounds = 0", STRONG, ["[study] rounds = 0", "a whole number >= 1"]),
-    ("rounds = -3", STRONG, ["[study] rounds = -3", "a whole number >= 1"]),
+    ("rounds = -3", STRONG, ["[study] rounds = -3", "a whole number >= 0"]),
     ("rounds = true", STRONG, ["[study] rounds = True", "a whole number"]),
     ("rounds = 2.5", STRONG, ["[study] rounds = 2.5", "a whole number"]),
     ("block_s = 0", STRONG, ["[study] block_s = 0", "a number > 0"]),

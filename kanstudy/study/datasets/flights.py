@@ -8,7 +8,7 @@ from importlib import metadata
 
 import numpy as np
 
-from kanstudy.study.rows import DataError, Rows, Source
+from kanstudy.study.datasets.rows import DataError, Rows, Source
 
 CARRIERS = ("9E", "AA", "B6", "DL", "EV", "MQ", "UA", "US", "VX", "WN")
 """The carriers with more than 1 % of the flights, each a feature that is 1 for it; the others have none."""

@@ -5,9 +5,9 @@ import warnings
 import numpy as np
 import pytest
 
-from kanstudy.study import feynman
-from kanstudy.study.feynman import FORMULAS
-from kanstudy.study.rows import DataError, standardise
+from kanstudy.study.datasets import feynman
+from kanstudy.study.datasets.feynman import FORMULAS
+from kanstudy.study.datasets.rows import DataError, standardise
 
 
 def test_there_are_enough_of_them():

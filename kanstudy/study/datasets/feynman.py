@@ -14,9 +14,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy import cos, exp, log, pi, sin, sqrt
 
-from kanstudy.study.rows import DataError, Rows, Source
+from kanstudy.study.datasets.rows import DataError, Rows, Source
+from kanstudy.study.datasets.synthetic import HOLDOUT_ROWS
 from kanstudy.study.strict import allowed
-from kanstudy.study.synthetic import HOLDOUT_ROWS
 
 _Range: TypeAlias = tuple[float, float]
 _TRAIN, _HOLDOUT = range(2)  # independent streams of one seed

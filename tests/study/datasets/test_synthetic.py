@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanstudy.study import synthetic
-from kanstudy.study.rows import DataError
+from kanstudy.study.datasets import synthetic
+from kanstudy.study.datasets.rows import DataError
 
 
 def draw(dataset: str, n_samples: int, seed: int = 0):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanstudy.study.data import DEFAULT_SAMPLES, DataError, describe, prepare
+from kanstudy.study.datasets.prepare import DEFAULT_SAMPLES, DataError, describe, prepare
 from kanstudy.worker.dataset import Dataset
 
 ARRAYS = ("x_train", "y_train", "x_holdout", "y_holdout")
@@ -138,7 +138,7 @@ def test_a_cache_folder_that_is_a_file_is_refused(tmp_path):
 
 def test_two_processes_may_make_it_at_once(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from kanstudy.study.data import prepare; "
+        "import sys; from pathlib import Path; from kanstudy.study.datasets.prepare import prepare; "
         "print(prepare('synthetic:8:1', 20000, 0, Path(sys.argv[1])))"
     )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kanstudy.study.rows import LARGEST, DataError, Rows, Source, check_targets_vary
+from kanstudy.study.datasets.rows import LARGEST, DataError, Rows, Source, check_targets_vary
 from kanstudy.study.strict import allowed
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from importlib import metadata
 import numpy as np
 import pytest
 
-from kanstudy.study import flights
-from kanstudy.study.data import describe
-from kanstudy.study.rows import DataError
+from kanstudy.study.datasets import flights
+from kanstudy.study.datasets.prepare import describe
+from kanstudy.study.datasets.rows import DataError
 
 ALL_FLIGHTS = 336_776
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from kanstudy.study.rows import DataError, Rows, standardise
+from kanstudy.study.datasets.rows import DataError, Rows, standardise
 
 
 def rows_of(x_train, y_train, x_holdout=None, y_holdout=None) -> Rows:

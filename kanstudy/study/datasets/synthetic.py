@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kanstudy.study.rows import DataError, Rows, Source
+from kanstudy.study.datasets.rows import DataError, Rows, Source
 
 HOLDOUT_ROWS = 4096
 """Hold-out rows of data that are drawn from a formula."""

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kanstudy.study import own_file
-from kanstudy.study.data import describe, prepare
-from kanstudy.study.rows import DataError
+from kanstudy.study.datasets import own_file
+from kanstudy.study.datasets.prepare import describe, prepare
+from kanstudy.study.datasets.rows import DataError
 
 TABLE = pd.DataFrame({"a": np.arange(30.0), "b": np.arange(30) % 4, "y": np.arange(30.0) ** 2, "z": np.arange(30) % 3})
 

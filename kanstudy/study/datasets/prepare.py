@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from kanstudy.files import replacing
-from kanstudy.study import feynman, flights, own_file, synthetic
-from kanstudy.study.rows import DataError, Source, standardise
+from kanstudy.study.datasets import feynman, flights, own_file, synthetic
+from kanstudy.study.datasets.rows import DataError, Source, standardise
 from kanstudy.study.strict import allowed
 
 __all__ = ["DEFAULT_SAMPLES", "DataError", "DatasetInfo", "describe", "prepare"]
