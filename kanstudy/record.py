@@ -290,7 +290,7 @@ def record_from_dict(values: object) -> Record:
     try:
         widths(record.layer_widths)
         if record.model == "kan":
-            kan_terms(record.grid_size, record.spline_order)  # type: ignore[arg-type]  # what it is, is checked
+            kan_terms(record.grid_size, record.spline_order)  # where one is None, it says so
     except ValueError as error:
         raise RecordError(str(error)) from error
     for name in ("world_size", "local_batch_size", "launches_planned"):
