@@ -33,6 +33,8 @@ def prepare(request: Request) -> None:
     if request.cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, request.cores)
     limit = psutil.Process().memory_info().rss + int(MEMORY_SHARE * psutil.virtual_memory().available)
+    given = [value for value in resource.getrlimit(resource.RLIMIT_DATA) if value != resource.RLIM_INFINITY]
+    limit = min([limit, *given])  # a limit cannot be raised
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     import torch
 
@@ -110,6 +112,7 @@ def _timing(request: Request) -> dict[str, Any]:
 def main() -> None:
     """Do what the command line asks for."""
     request: Request = build_strictly(Request, json.loads(sys.argv[1]), "request")
+    sys.path.sort(key=lambda folder: folder == os.getcwd())  # last: a file kan.py of the user's is not the package kan
     os.chdir(Path(request.answer).parent)  # other packages may write files where they are
     prepare(request)
     write_atomically(Path(request.answer), json.dumps(without_nan(perform(request))))

@@ -50,6 +50,8 @@ class Training:
         self.optimizer.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16) if self.autocast else nullcontext():
             prediction = self.module(self.x)
+        if prediction.shape != self.y.shape:  # the loss would stretch it to fit
+            raise ValueError(f"its output has shape {tuple(prediction.shape)}, not {tuple(self.y.shape)}")
         loss = functional.mse_loss(prediction.float(), self.y)
         loss.backward()
         self.optimizer.step()

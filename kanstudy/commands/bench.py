@@ -104,6 +104,8 @@ def operator(
         record = benches.run(plan, results, click.echo)
     except (ValueError, FolderError) as error:
         raise BadInput(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{error}; what was measured until then is in {results / 'bench'}") from error
     except KeyboardInterrupt:
         click.echo("\nInterrupted. What was measured is kept in the record; the same command begins anew.", err=True)
         sys.exit(INTERRUPTED)

@@ -59,14 +59,15 @@ def basis_reference(x: Tensor, knots: Tensor, spline_order: int) -> Tensor:
 
 def uniform_knots(grid_range: tuple[float, float], grid_size: int, spline_order: int, dtype: torch.dtype) -> Tensor:
     """Knots (grid_size + 2·spline_order + 1,): `grid_size` equal intervals over the range, `spline_order` more on
-    each side. Raises `ValueError` where dtype cannot tell neighbouring knots apart."""
+    each side, on the CPU. Raises `ValueError` where dtype cannot hold their differences."""
     low, high = grid_range
-    steps = torch.arange(-spline_order, grid_size + spline_order + 1, dtype=torch.float64)
+    steps = torch.arange(-spline_order, grid_size + spline_order + 1, dtype=torch.float64, device="cpu")
     knots = low + (high - low) * (steps / grid_size)
     # exactly, so that a value at the edge is inside
     knots[spline_order], knots[spline_order + grid_size] = low, high
     knots = knots.to(dtype)
-    if not (knots.isfinite().all() and (knots.diff() > 0).all()):
+    # all differences of knots and values, and the reciprocals of widths, are numbers of the type
+    if not ((knots[-1] - knots[0]).isfinite() and (knots.diff() >= torch.finfo(dtype).tiny).all()):
         raise ValueError(f"grid_range = {grid_range!r}: {grid_size} intervals in it are too narrow or wide for {dtype}")
     return knots
 

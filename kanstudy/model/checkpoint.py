@@ -36,8 +36,9 @@ def save_checkpoint(model: KAN | MLP, path: Path | str) -> None:
     write_atomically(Path(path), buffer.getvalue())
 
 
-def load_checkpoint(path: Path | str) -> KAN | MLP:
-    """The model that `save_checkpoint` wrote, on the CPU.
+def load_checkpoint(path: Path | str, operator: str | None = None) -> KAN | MLP:
+    """The model that `save_checkpoint` wrote, on the CPU; a KAN by another operator where one is named, since the one
+    that it was built with may not work here.
 
     Raises `ValueError` naming the file where it is no such checkpoint, or a parameter or grid is missing, unknown, of
     another shape or unusable; `OSError` where it cannot be read.
@@ -49,7 +50,8 @@ def load_checkpoint(path: Path | str) -> KAN | MLP:
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise ValueError(f"{path}: not a checkpoint of kanstudy")
     try:
-        model = model_from_config(content["config"], dtype=getattr(torch, content["dtype"]))
+        config = content["config"] | ({} if operator is None else {"operator": operator})
+        model = model_from_config(config, dtype=getattr(torch, content["dtype"]))
         model.load_state_dict(content["state_dict"], strict=True)
         for layer in model.modules():
             if isinstance(layer, KANLayer):

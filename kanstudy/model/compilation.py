@@ -17,12 +17,23 @@ Kernel = Callable[..., None]
 LONGEST_WAIT_S = 60.0
 """How long to wait for another process that compiles; several times what it needs."""
 
+if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # set while it is imported
+    raise ImportError("NUMBA_DISABLE_JIT is set, and kernels that are not compiled take a thousand times as long")
+
 
 class _Cache(FunctionCache):
-    """numba's, but a full disk does not stop who only wanted to keep what it has compiled."""
+    """numba's, but neither a damaged file nor a full disk stops who can compile for itself."""
+
+    def load_overload(self, *signature_and_target: Any) -> Any:
+        try:
+            return super().load_overload(*signature_and_target)
+        except Exception:  # what reading a damaged file raises depends on the damage
+            with contextlib.suppress(OSError):
+                self.flush()
+            return None
 
     def save_overload(self, *signature_and_code: Any) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(Exception):
             super().save_overload(*signature_and_code)
 
 

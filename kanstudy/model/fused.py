@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd import Function
+from torch.autograd import Function, forward_ad
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from kanstudy.model.kernels import Basis
@@ -93,17 +93,28 @@ def kan_linear_fused(x: Tensor, knots: Tensor, weight: Tensor, spline_order: int
     """`reference.kan_linear` on the CPU, for spline_order >= 1: x (..., in) to (..., out); arguments taken as checked.
 
     Under autocast the products are of its type, the basis of the input's. What the kernels cannot do goes by the
-    reference: gradients of gradients and of knots, torch.func's transforms, tracing.
+    reference: gradients of gradients and of knots, forward-mode ones, torch.func's transforms, and whatever watches
+    torch's operations, such as a trace.
     """
-    transformed = torch._C._are_functorch_transforms_active() or torch._C._is_tracing()
-    if transformed or knots.requires_grad or weight.dtype != x.dtype:  # the last is for it to refuse
+    mixed = weight.dtype != x.dtype or weight.device != x.device  # which it refuses
+    if mixed or knots.requires_grad or _is_watched():
         return kan_linear(x, knots, weight, spline_order, base_activation)
     product_type = x.dtype
     if torch.is_autocast_enabled("cpu") and x.dtype == torch.float32:
         product_type = torch.get_autocast_dtype("cpu")
-    rows = x.reshape(-1, x.shape[-1])
+    rows = x.reshape(-1, x.shape[-1]).resolve_neg()
     y = _KANLinear.apply(rows, knots, weight, spline_order, base_activation, product_type)
     return y.reshape(*x.shape[:-1], weight.shape[0])
+
+
+def _is_watched() -> bool:
+    """Whether something sees torch's operations that would not see those of the kernels."""
+    return (
+        torch._C._are_functorch_transforms_active()
+        or torch._C._is_tracing()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or forward_ad._current_level >= 0
+    )
 
 
 class _KANLinear(Function):
@@ -131,13 +142,15 @@ class _KANLinear(Function):
         x, weight = ctx.saved_tensors
         basis, activation, product_type = ctx.settings
         needs_x, _, needs_weight, *_ = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # the gradient itself is to be differentiated
-            # as tensors of this layer alone: x may have come from the same weight
-            x, weight = x.view_as(x), weight.view_as(weight)
-            wanted = [tensor for tensor, needed in ((x, needs_x), (weight, needs_weight)) if needed]
-            with torch.autocast("cpu", dtype=product_type, enabled=product_type != x.dtype):
+        create_graph = torch.is_grad_enabled()  # the gradient itself is to be differentiated
+        if create_graph or _is_watched() or torch._C._functorch.is_legacy_batchedtensor(y_gradient):
+            autocast = torch.autocast("cpu", dtype=product_type, enabled=product_type != x.dtype)
+            with torch.enable_grad(), autocast:
+                # as tensors of this layer alone: x may have come from the same weight
+                x, weight = x.view_as(x), weight.view_as(weight)
                 y = kan_linear(x, torch.from_numpy(basis.knots), weight, basis.order, activation)
-            found = list(torch.autograd.grad(y, wanted, y_gradient, create_graph=True))
+            wanted = [tensor for tensor, needed in ((x, needs_x), (weight, needs_weight)) if needed]
+            found = list(torch.autograd.grad(y, wanted, y_gradient, create_graph=create_graph))
             return found.pop(0) if needs_x else None, None, found.pop(0) if needs_weight else None, None, None, None
         x, y_gradient = x.detach().contiguous(), y_gradient.detach().contiguous()
         multiplied = weight.detach().to(product_type)
@@ -211,7 +224,7 @@ def _writable(dtype: torch.dtype, *shape: int) -> Tensor:
     if not torch.is_inference_mode_enabled():
         return torch.empty(shape, dtype=dtype)
     with torch.inference_mode(False):
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 def _share_rows(rows: int, multiplications: int, work: Callable[[int, int], Any]) -> list[Any]:

@@ -28,6 +28,7 @@ from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
 
 from kanstudy.model.bspline import matching_input, uniform_knots
+from kanstudy.model.ranks import Ranks
 from kanstudy.model.refit import refitted
 from kanstudy.sizes import whole_number
 
@@ -63,10 +64,8 @@ def update_grids(layers: Sequence[KANLayer], x: Tensor, grid_eps: float, group: 
     Raises `TypeError` for an x of another type, `ValueError` for another shape or device, non-finite samples, fewer
     samples than grid_size + spline_order, non-finite weights and a bad `grid_eps`; nothing is changed then.
     """
-    if not (isinstance(grid_eps, int | float) and 0 <= grid_eps <= 1):
-        raise ValueError(f"grid_eps = {grid_eps!r}: must be a number from 0 to 1")
-    ranks = _Ranks(group, layers[0].knots.device)
-    x = _rows_of(x, layers[0], ranks)
+    ranks = Ranks(group, layers[0].knots.device)
+    x = ranks.all_or_none("x or grid_eps", lambda: _rows_of(x, layers, grid_eps))
     moved: list[dict[str, Tensor]] = []
     kept = []
     with torch.autocast(x.device.type, enabled=False):
@@ -108,8 +107,10 @@ def refine_grids(layers: Sequence[KANLayer], new_grid_size: int, group: dist.Pro
     Raises `ValueError` for a size that is no whole number >= 1 or that the layers' type cannot hold over the range, and
     for non-finite weights. Nothing is changed by a call that raises.
     """
-    size = whole_number("new_grid_size", new_grid_size, 1)
-    ranks = _Ranks(group, layers[0].knots.device)
+    ranks = Ranks(group, layers[0].knots.device)
+    size = ranks.all_or_none("new_grid_size", lambda: _size_of(new_grid_size, layers))
+    if len(sizes := set(ranks.of_each(size))) > 1:
+        raise ValueError(f"new_grid_size = {size}: must be the same on all ranks, which ask for {sorted(sizes)}")
     if any(ranks.of_each(ranks.distributed and _is_wrapped(layers))):
         raise RuntimeError("DistributedDataParallel still wraps this model: delete the wrapper, refine, and wrap anew")
     refined = []
@@ -128,43 +129,6 @@ def refine_grids(layers: Sequence[KANLayer], new_grid_size: int, group: dist.Pro
         layer.weight = nn.Parameter(state["weight"], requires_grad=layer.weight.requires_grad)
 
 
-class _Ranks:
-    """The ranks that act together; one alone where nothing is distributed. Only all-reduce and broadcast are used:
-    every backend has them for its devices."""
-
-    def __init__(self, group: dist.ProcessGroup | None, device: torch.device) -> None:
-        self.device = device
-        self.group, self.rank, self.size = group, 0, 1
-        self.distributed = dist.is_available() and dist.is_initialized()
-        if self.distributed:
-            self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
-        if self.rank < 0:
-            raise ValueError("group: this rank is not in it, so it must not call")
-
-    def reduced(self, tensor: Tensor, maximum: bool = False) -> Tensor:
-        """The sum, or the maximum, over the ranks, written into the tensor."""
-        if self.size > 1:
-            dist.all_reduce(tensor, dist.ReduceOp.MAX if maximum else dist.ReduceOp.SUM, group=self.group)
-        return tensor
-
-    def of_each(self, number: int) -> list[int]:
-        """The number of every rank."""
-        numbers = torch.zeros(self.size, dtype=torch.int64, device=self.device)
-        numbers[self.rank] = number
-        return [int(number) for number in self.reduced(numbers).tolist()]
-
-    def agreed(self, knots: Tensor, weight: Tensor, layer: KANLayer) -> dict[str, Tensor]:
-        """The first rank's knots and weight, which different processors may have rounded otherwise, as a layer's state;
-        `ValueError` where they are not finite."""
-        state = {"knots": knots.to(self.device).contiguous(), "weight": weight.to(self.device).contiguous()}
-        if self.size > 1:
-            for tensor in state.values():
-                dist.broadcast(tensor, group=self.group, group_src=0)
-        if not state["weight"].isfinite().all():
-            raise ValueError(f"weight of KANLayer({layer.extra_repr()}) is not finite; no grid was changed")
-        return state
-
-
 def _is_wrapped(layers: Sequence[KANLayer]) -> bool:
     """Whether a DDP wrapper of a layer is alive. A module does not know its wrappers: look at every object there is."""
     gc.collect()  # wrappers that are garbage already
@@ -172,24 +136,29 @@ def _is_wrapped(layers: Sequence[KANLayer]) -> bool:
     return any(part is layer for wrapper in wrappers for part in wrapper.modules() for layer in layers)
 
 
-def _rows_of(x: Tensor, layer: KANLayer, ranks: _Ranks) -> Tensor:
-    """x as rows; where x of one rank does not fit, all ranks raise, so that none waits for the others."""
-    error: Exception | None = None
-    try:
-        x = matching_input(x, layer.knots).detach().reshape(-1, layer.in_features)
-        if x.device != layer.knots.device:
-            raise ValueError(f"x is on {x.device}, the layer on {layer.knots.device}")
-    except (TypeError, ValueError) as caught:
-        error = caught
-    misfits = ranks.of_each(error is not None)
-    if error is not None:
-        raise error
-    if any(misfits):
-        raise ValueError(f"x of rank {misfits.index(1)} does not fit the layer; no grid was changed")
+def _rows_of(x: Tensor, layers: Sequence[KANLayer], grid_eps: float) -> Tensor:
+    """x as rows for the first layer; `TypeError` and `ValueError` name what cannot be."""
+    if not (isinstance(grid_eps, int | float) and 0 <= grid_eps <= 1):
+        raise ValueError(f"grid_eps = {grid_eps!r}: must be a number from 0 to 1")
+    _check_parameters(layers)
+    x = matching_input(x, layers[0].knots).detach().reshape(-1, layers[0].in_features)
+    if x.device != layers[0].knots.device:
+        raise ValueError(f"x is on {x.device}, the layer on {layers[0].knots.device}")
     return x
 
 
-def _statistics(x: Tensor, fewest: int, name: str, ranks: _Ranks) -> tuple[Tensor, Tensor, Tensor]:
+def _size_of(new_grid_size: int, layers: Sequence[KANLayer]) -> int:
+    _check_parameters(layers)
+    return whole_number("new_grid_size", new_grid_size, 1)
+
+
+def _check_parameters(layers: Sequence[KANLayer]) -> None:
+    for layer in layers:
+        if not isinstance(layer.weight, nn.Parameter):  # what is written to a computed one is lost
+            raise TypeError(f"weight of KANLayer({layer.extra_repr()}) is computed: remove its parametrization first")
+
+
+def _statistics(x: Tensor, fewest: int, name: str, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
     """Of the rows of all ranks, as if they lay one after the other: some, and each feature's least and greatest value.
 
     Same on every rank, on the CPU; `ValueError` where there are fewer than `fewest` or one is not finite.
@@ -217,8 +186,8 @@ def _spread(rows: int) -> Tensor:
     """All row numbers, or MOST_SAMPLES of them spread evenly by multiples of the golden ratio: unlike a fixed stride
     they keep no step with rows that repeat a pattern."""
     if rows <= MOST_SAMPLES:
-        return torch.arange(rows)
-    turns = torch.arange(MOST_SAMPLES, dtype=torch.float64) * ((5**0.5 - 1) / 2)
+        return torch.arange(rows, device="cpu")
+    turns = torch.arange(MOST_SAMPLES, dtype=torch.float64, device="cpu") * ((5**0.5 - 1) / 2)
     return (turns.frac() * rows).long()
 
 
@@ -234,7 +203,7 @@ def _knots_of_data(
     margin = MARGIN * (high - low)
     low, high = low - margin, high + margin
     quantiles[:, 0], quantiles[:, -1] = low, high
-    uniform = low[:, None] + (high - low)[:, None] * torch.arange(grid_size + 1).double() / grid_size
+    uniform = low[:, None] + (high - low)[:, None] * torch.arange(grid_size + 1, device="cpu").double() / grid_size
     largest = low.abs().maximum(high.abs()) + spline_order * (high - low)
     # twice the finest: what is left after rounding is the finest still
     finest = 2 * FINEST_GAP * torch.finfo(samples.dtype).eps * largest
@@ -247,7 +216,7 @@ def _at_even_indices(values: Tensor, count: int) -> Tensor:
     """Values (..., n) read as a function of their index, linear in between, at `count` equal steps from the first to
     the last; float64. Quantiles, where the values are in order."""
     last = values.shape[-1] - 1
-    position = torch.arange(count, dtype=torch.float64) * last / (count - 1)
+    position = torch.arange(count, dtype=torch.float64, device="cpu") * last / (count - 1)
     below = position.floor().long()
     left, right = values[..., below].double(), values[..., (below + 1).clamp(max=last)].double()
     return left + (position - below) * (right - left)
@@ -258,13 +227,14 @@ def _extended(grid: Tensor, spline_order: int) -> Tensor:
     mean one where that is narrower. Longer steps beside a narrow interval would leave the outermost basis functions
     almost nothing inside the grid, and those beside a wide one make their coefficients large for nothing."""
     mean = (grid[:, -1:] - grid[:, :1]) / (grid.shape[1] - 1)
-    steps = torch.arange(1, spline_order + 1, dtype=grid.dtype)
+    steps = torch.arange(1, spline_order + 1, dtype=grid.dtype, device="cpu")
     left = grid[:, :1] - (grid[:, 1:2] - grid[:, :1]).minimum(mean) * steps.flip(0)
     right = grid[:, -1:] + (grid[:, -1:] - grid[:, -2:-1]).minimum(mean) * steps
     return torch.cat([left, grid, right], dim=1)
 
 
 def _resolved(knots: Tensor) -> Tensor:
-    """Where knots (in, m) are finite and no interval is narrower than the finest."""
-    finest = FINEST_GAP * torch.finfo(knots.dtype).eps * knots.abs().amax(1)
-    return knots.isfinite().all(1) & (knots.double().diff().amin(1) >= finest)
+    """Where the span of knots (in, m) is finite and no interval is narrower than the finest."""
+    limits = torch.finfo(knots.dtype)
+    finest = (FINEST_GAP * limits.eps * knots.abs().amax(1)).clamp(min=limits.tiny)
+    return (knots[:, -1] - knots[:, 0]).isfinite() & (knots.double().diff().amin(1) >= finest)

@@ -82,9 +82,9 @@ class KANLayer(nn.Module):
         self.requested_operator = operator
         dtype = float_type(dtype)
         knots = uniform_knots(self.grid_range, self.grid_size, self.spline_order, dtype)
-        self.register_buffer("knots", knots.to(device).repeat(self.in_features, 1))
         columns = (self.grid_size + self.spline_order + 1) * self.in_features
         self.weight = nn.Parameter(torch.empty(self.out_features, columns, dtype=dtype, device=device))
+        self.register_buffer("knots", knots.to(self.weight.device).repeat(self.in_features, 1))
         resolve_operator(operator, self.weight.device.type, self.spline_order)
         self.reset_parameters()
 

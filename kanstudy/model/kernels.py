@@ -24,6 +24,9 @@ Array = npt.NDArray[np.floating[Any]]
 
 _ready: set[tuple[Kernel, np.dtype[Any]]] = set()
 """What this process has compiled: kernels and the type they were compiled for."""
+_FARTHEST_KNOT = 512
+"""How many spacings from zero. Farther out float32 rounds so much of a spacing away that the layer's knots are not
+uniform any more."""
 
 
 class Basis:
@@ -79,10 +82,12 @@ def _straight_line(knots: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float
 
 
 def _follows(knots: Array, lowest: npt.NDArray[np.float64], spacing: npt.NDArray[np.float64]) -> bool:
-    """Whether knots are those uniform ones, but for rounding to their own type."""
+    """Whether knots are those uniform ones, but for a little rounding to their own type."""
     line = lowest[:, None] + spacing[:, None] * np.arange(knots.shape[1])
-    rounding = np.finfo(knots.dtype).eps * np.abs(knots).max(axis=1, keepdims=True)
-    return bool((spacing > 0).all() and (np.abs(knots - line) <= 2 * rounding).all())
+    farthest = np.abs(knots).max(axis=1)
+    is_near = (spacing > 0) & (farthest <= _FARTHEST_KNOT * spacing)
+    rounding = 2 * np.finfo(knots.dtype).eps * farthest[:, None]
+    return bool(is_near.all() and (np.abs(knots - line) <= rounding).all())
 
 
 def _recurrence_tables(knots: Array, spline_order: int) -> tuple[Array, Array, Array]:

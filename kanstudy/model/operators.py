@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import subprocess
 import sysconfig
 import warnings
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -82,25 +82,51 @@ def _unsuitable(name: str, device: str, spline_order: int) -> str | None:
 def _missing(name: str, device: str) -> str | None:
     """What the operator lacks on this machine, None where it lacks nothing."""
     if name == "fused":
-        return None if _imports("numba") else "numba cannot be imported (pip install numba)"
-    if name == "compiled" and device == "cuda" and not _imports("triton"):
+        error = _import_error("kanstudy.model.fused")
+        if isinstance(error, ModuleNotFoundError):
+            return "numba cannot be imported (pip install numba)"
+        return f"numba does not work: {type(error).__name__}: {error}" if error else None
+    if name == "compiled" and device == "cuda" and _import_error("triton"):
         return "triton cannot be imported"
     if name == "compiled":
-        compiler = os.environ.get("CXX", "g++") if device == "cpu" else os.environ.get("CC", "gcc")
-        if not shutil.which(compiler):
-            return f"there is no compiler {compiler} (CXX names another)"
-        if not Path(sysconfig.get_path("include"), "Python.h").exists():
-            return "the headers of Python are not installed"
+        return _compilers_fault("CXX" if device == "cpu" else "CC")
     return None
 
 
 @cache
-def _imports(package: str) -> bool:
+def _import_error(module: str) -> Exception | None:
+    """What importing it raises: a broken installation may raise anything, as numba's does beside a foreign numpy."""
     try:
-        importlib.import_module(package)
-    except (ImportError, OSError):  # the latter where its shared libraries cannot be loaded
-        return False
-    return True
+        importlib.import_module(module)
+    except Exception as error:
+        return error
+    return None
+
+
+@cache
+def _compilers_fault(variable: str) -> str | None:
+    """Why the compiler that an environment variable names, or the usual one, is of no use to torch.compile.
+
+    It is tried: an old one is often there and lacks the standard that torch asks for.
+    """
+    from torch._inductor.cpp_builder import _get_cpp_std_cflag
+
+    usual, language, flags = {
+        "CXX": ("g++", "c++", [f"-{flag}" for flag in _get_cpp_std_cflag()]),
+        "CC": ("gcc", "c", []),
+    }[variable]
+    compiler = os.environ.get(variable, usual)
+    if not shutil.which(compiler):
+        return f"there is no compiler {compiler} ({variable} names another)"
+    command = [compiler, *flags, "-fsyntax-only", "-x", language, f"-I{sysconfig.get_path('include')}", "-"]
+    try:
+        tried = subprocess.run(command, input="#include <Python.h>\n", capture_output=True, text=True, timeout=60)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return f"the compiler {compiler} does not work ({variable} names another): {error}"
+    if tried.returncode:
+        said = next((line for line in tried.stderr.splitlines() if "error" in line), f"exit code {tried.returncode}")
+        return f"the compiler {compiler} cannot do {' '.join(command[1:])} ({variable} names another): {said}"
+    return None
 
 
 def _compiled(x: Tensor, knots: Tensor, weight: Tensor, spline_order: int, base_activation: str) -> Tensor:

@@ -99,6 +99,36 @@ def test_a_process_answers_into_the_file_it_is_given(request_of):
     assert answer["losses"][-1] < answer["losses"][0]
 
 
+def test_a_file_of_the_user_does_not_stand_for_a_package(request_of, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "kan.py").write_text("class KAN: pass")
+    (tmp_path / "installed" / "kan").mkdir(parents=True)
+    (tmp_path / "installed" / "kan" / "__init__.py").write_text("raise ImportError('the package, not the file')")
+    request = request_of("first_step", "pykan")
+    path = os.pathsep.join([str(Path(bench.__file__).parents[2]), str(tmp_path / "installed")])
+    subprocess.run(
+        bench.command(request),
+        env=os.environ | {"PYTHONPATH": path},
+        cwd=tmp_path / "elsewhere",
+        check=True,
+        timeout=300,
+    )
+    assert "the package, not the file" in json.loads(Path(request.answer).read_text())["fault"]["reason"]
+
+
+def test_a_limit_that_is_there_is_kept(request_of):
+    limit = 2**32
+    script = (
+        "import resource, sys; from kanstudy.bench import __main__ as main; "
+        f"resource.setrlimit(resource.RLIMIT_DATA, ({limit}, {limit})); main.main()"
+    )
+    request = request_of("first_step", "floor")
+    command = [sys.executable, "-c", script, bench.command(request)[-1]]
+    done = subprocess.run(command, env=os.environ, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "first_step_s" in json.loads(Path(request.answer).read_text())
+
+
 @pytest.mark.slow
 def test_the_whole_benchmark_with_layers_that_work_break_and_kill_their_process(request_of, tmp_path):
     own = {name: request_of("x").added[name] for name in ("Broken", "Killed", "Linear")}

@@ -108,3 +108,12 @@ def test_an_operator_that_lacks_something_is_absent_not_broken(monkeypatch):
     monkeypatch.setattr(candidates, "resolve_operator", refuse)
     with pytest.raises(ImportError, match="there is no compiler"):
         build("compiled", (2, 2, 1), 5, {})
+
+
+def test_an_output_that_the_loss_would_stretch_is_refused():
+    training = Training(torch.nn.Sequential(torch.nn.Linear(5, 2), torch.nn.Flatten(0)), SHAPE, 0)
+    with pytest.raises(ValueError, match=r"its output has shape \(64,\), not \(32, 2\)"):
+        training.step()
+    training = Training(torch.nn.Linear(5, 1), SHAPE, 0)  # which would only warn
+    with pytest.raises(ValueError, match=r"its output has shape \(32, 1\), not \(32, 2\)"):
+        training.step()

@@ -113,3 +113,12 @@ def test_an_interrupted_benchmark_says_what_is_kept(project, monkeypatch):
 
 def test_help_teaches_with_an_example():
     assert "\n    kanstudy bench operator --profile laptop" in kanstudy("--help").output
+
+
+@pytest.mark.parametrize("file", ["bench", "logs"])
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, file):
+    (tmp_path / file).touch()
+    result = kanstudy("--results-dir", str(tmp_path), "--shapes", "4,3,1:8", "--operators", "floor")
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert str(tmp_path / file) in result.output

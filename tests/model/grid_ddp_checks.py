@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -62,11 +63,11 @@ def updated(sizes: tuple[int, int], rank: int, alone: dist.ProcessGroup) -> dict
     }
 
 
-def refused(x: torch.Tensor) -> dict[str, object]:
+def refused(change: Callable[[KAN], None]) -> dict[str, object]:
     model = build()
     before = flat(model)
     try:
-        model.update_grid(x)
+        change(model)
         error = "none"
     except (ValueError, TypeError) as caught:
         error = str(caught)
@@ -114,9 +115,12 @@ def main() -> None:
     x = whole_data(200).split(100)[rank].clone()
     spoilt = x.clone()
     spoilt[3, 1] = torch.nan
-    results["nan_on_one_rank"] = refused(spoilt if rank else x)
-    results["too_few_in_all"] = refused(x[: 2 + 2 * rank])
-    results["wrong_shape_on_one_rank"] = refused(x[:, :2] if rank else x)
+    results["nan_of_one_rank"] = refused(lambda model: model.update_grid(spoilt if rank else x))
+    results["too_few_in_all"] = refused(lambda model: model.update_grid(x[: 2 + 2 * rank]))
+    results["wrong_shape_on_one_rank"] = refused(lambda model: model.update_grid(x[:, :2] if rank else x))
+    results["bad_grid_eps_on_one_rank"] = refused(lambda model: model.update_grid(x, grid_eps=2.0 if rank else 0.5))
+    results["bad_size_on_one_rank"] = refused(lambda model: model.refine_grid(0 if rank else 9))
+    results["other_size_on_one_rank"] = refused(lambda model: model.refine_grid(8 if rank else 9))
 
     model = build()
     ddp = DistributedDataParallel(model)

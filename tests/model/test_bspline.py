@@ -87,6 +87,12 @@ def test_uniform_knots_hit_both_edges_exactly(low, high, grid_size, order):
         np.testing.assert_allclose(knots.diff(), (high - low) / grid_size, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("grid_range", [(0.0, 1e-38), (0.0, 1e-44), (-1e38, 1e38), (1e4, 1e4 + 1e-3)])
+def test_a_range_whose_knots_have_no_differences_in_the_type_is_refused(grid_range):
+    with pytest.raises(ValueError, match=r"grid_range = .*too narrow or wide for torch.float32"):
+        uniform_knots(grid_range, 5, 3, torch.float32)
+
+
 @st.composite
 def knots_and_points(draw):
     """Knots of any spacing, repeated ones among them, with points between, on and beyond them."""

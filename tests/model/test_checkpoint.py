@@ -96,3 +96,18 @@ def test_only_models_of_a_known_type_are_saved(tmp_path):
         with pytest.raises(TypeError):
             save_checkpoint(wrong, tmp_path / "model.pt")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_another_operator_may_be_asked_for_where_the_first_does_not_work(tmp_path, monkeypatch):
+    model = KAN([3, 4, 1], operator="fused")
+    save_checkpoint(model, tmp_path / "model.pt")
+    monkeypatch.setattr(
+        "kanstudy.model.operators._missing", lambda name, device: "it is gone" if name == "fused" else None
+    )
+    with pytest.raises(ValueError, match=r"model\.pt: operator = 'fused': it is gone"):
+        load_checkpoint(tmp_path / "model.pt")
+    loaded = load_checkpoint(tmp_path / "model.pt", operator="reference")
+    assert loaded.operator == loaded.config["operator"] == "reference"
+    assert all(torch.equal(tensor, loaded.state_dict()[name]) for name, tensor in model.state_dict().items())
+    with pytest.raises(ValueError, match=r"model\.pt: operator = 'magic'"):
+        load_checkpoint(tmp_path / "model.pt", operator="magic")

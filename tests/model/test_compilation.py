@@ -66,6 +66,17 @@ def test_a_folder_that_cannot_be_made_or_a_full_disk_does_not_stop(tmp_path):
     assert not list(tmp_path.rglob("*.nbc"))
 
 
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("left", [0.0, 0.5])
+def test_a_damaged_cache_is_made_anew(tmp_path, suffix, left):
+    assert misses_and_hits(start(tmp_path)) == (3, 0)
+    for file in tmp_path.rglob(f"*{suffix}"):
+        content = file.read_bytes()
+        file.write_bytes(content[: int(left * len(content))])
+    assert misses_and_hits(start(tmp_path))[0] >= 2
+    assert misses_and_hits(start(tmp_path)) == (0, 2)
+
+
 def test_without_any_folder_kernels_are_compiled_all_the_same(monkeypatch):
     def no_folder(*_):
         raise RuntimeError("cannot cache function: no locator available")

@@ -15,7 +15,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 from kanstudy.model import KAN, KANLayer, fused
 from kanstudy.model.fused import FEWEST_MULTIPLICATIONS, kan_linear_fused
@@ -424,11 +427,71 @@ def test_a_trace_holds_the_function_not_its_values():
     assert_same([traced(x)], [truth(x)])
 
 
+def test_a_traced_graph_holds_the_function_and_a_counter_sees_its_products():
+    model, truth = pair([3, 4, 2])
+    x, z = normal(20, 3), normal(20, 3, seed=2)
+    assert_same([make_fx(model)(x)(z)], [truth(z)])
+    counts = []
+    for network in (model, truth):
+        with FlopCounterMode(display=False) as counter:
+            network(x).sum().backward()
+        counts.append(counter.get_total_flops())
+    assert counts[0] == counts[1] > 0
+
+
+def test_forward_mode_gradients_and_negated_views():
+    model, truth = pair(3, 2)
+    x, direction = normal(20, 3), normal(20, 3, seed=2)
+    slopes = []
+    for layer in (model, truth):
+        with forward_ad.dual_level():
+            slopes.append(forward_ad.unpack_dual(layer(forward_ad.make_dual(x, direction))).tangent)
+    assert_same(slopes[:1], slopes[1:])
+    negated = torch.complex(x, x).conj().imag
+    assert negated.is_neg()
+    assert_same([model(negated)], [truth(negated)])
+
+
 def test_mixed_types_are_refused_as_by_the_reference():
     for layer in pair(3, 2):
         layer.weight.data = layer.weight.data.double()
         with pytest.raises(RuntimeError, match="dtype"):
             layer(normal(5, 3))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_batch_of_gradients_at_once(create_graph, threads):
+    torch.set_num_threads(threads)
+    try:
+        model, truth, x = large()
+        x.requires_grad_()
+        gradients = normal(3, len(x), 128, seed=2)
+        found = [
+            torch.autograd.grad(
+                layer(x), [x, layer.weight], gradients, is_grads_batched=True, create_graph=create_graph
+            )
+            for layer in (model, truth)
+        ]
+        assert_same(*found, 1e-4)
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_another_default_device_does_not_matter():
+    model, truth, x = large()
+    fused._scratch.__dict__.clear()
+    with torch.device("meta"):
+        y = model(x)
+        y.sum().backward()
+    truth(x).sum().backward()
+    assert_same([y.detach(), model.weight.grad], [truth(x).detach(), truth.weight.grad], 1e-4)
+
+
+def test_input_on_another_device_is_refused_as_by_the_reference():
+    for layer in pair(3, 2):
+        with pytest.raises(RuntimeError, match="device"):
+            layer(torch.empty(5, 3, device="meta"))
 
 
 # --- autocast

@@ -317,6 +317,7 @@ def test_too_few_samples_change_nothing(rows):
         (F32, torch.full((64,), 1e6) + torch.linspace(0, 0.5, 64)),
         (F32, torch.tensor([-3e38, 3e38]).repeat(32)),
         (F64, torch.full((64,), 0.1)),
+        (F32, 1e-42 * torch.linspace(-1, 1, 64)),
         (F64, torch.tensor([-1.7e308, 1.7e308], dtype=F64).repeat(32)),
     ],
 )
@@ -391,6 +392,27 @@ def test_many_rows_are_sampled_without_losing_range_or_falling_for_a_period(monk
     assert layer.out_of_grid_share(x) == 0
     assert (grid_of(layer) - grid_of(whole)).abs().max() < 0.12
     assert not torch.equal(layer.knots, whole.knots)
+
+
+def test_another_default_device_does_not_matter():
+    model, expected = (seeded(lambda: KAN([3, 4, 1])) for _ in range(2))
+    x = batch(200, 3)
+    with torch.device("meta"):
+        model.update_grid(x)
+        model.refine_grid(9)
+    expected.update_grid(x)
+    expected.refine_grid(9)
+    assert same(state_of(expected), model)
+
+
+def test_a_computed_weight_is_refused_since_what_is_written_to_it_is_lost():
+    model = seeded(lambda: KAN([3, 4, 1]))
+    torch.nn.utils.parametrizations.weight_norm(model.layers[1])
+    before = state_of(model)
+    for change in (lambda: model.update_grid(batch(50, 3)), lambda: model.refine_grid(9)):
+        with pytest.raises(TypeError, match=r"weight of KANLayer.* is computed: remove its parametrization first"):
+            change()
+    assert same(before, model)
 
 
 def test_refinement_changes_sizes_config_and_checkpoint(tmp_path):
@@ -500,16 +522,19 @@ def test_ranks_refine_to_the_same_bits_once_the_old_wrapper_is_gone(two_ranks):
 @pytest.mark.parametrize(
     ("case", "words"),
     [
-        ("nan_on_one_rank", "1 values are NaN or infinite"),
+        ("nan_of_one_rank", "1 values are NaN or infinite"),
         ("too_few_in_all", "6 samples, at least 8"),
         ("wrong_shape_on_one_rank", "x "),
+        ("bad_grid_eps_on_one_rank", "grid_eps"),
+        ("bad_size_on_one_rank", "new_grid_size"),
+        ("other_size_on_one_rank", "which ask for [8, 9]"),
     ],
 )
 def test_all_ranks_refuse_what_is_wrong_on_one(two_ranks, case, words):
     found = two_ranks[case]
     assert all(words in error for error in found["errors"])
     assert found["unchanged"]
-    if case != "wrong_shape_on_one_rank":
+    if not case.endswith("on_one_rank"):
         assert len(set(found["errors"])) == 1
 
 

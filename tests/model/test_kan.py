@@ -311,3 +311,14 @@ def test_learns_a_smooth_function():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.01 * losses[0]
+
+
+def test_is_built_and_filled_where_the_default_device_says():
+    with torch.device("meta"):
+        empty = KAN([3, 4, 1])
+    assert all(tensor.is_meta for tensor in empty.state_dict().values())
+    model = seeded(lambda: KAN([3, 4, 1]))
+    filled = empty.to_empty(device="cpu")
+    filled.load_state_dict(model.state_dict())
+    x = batch(20, 3)
+    assert torch.equal(filled(x), model(x))

@@ -193,3 +193,13 @@ def test_knots_off_a_straight_line_take_the_recurrence():
             moved.unsqueeze(0), 3, torch.linspace(-3, 3, 301, dtype=torch.float64).unsqueeze(-1), 1e-12, 1e-10
         )
         assert not basis.is_uniform
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("grid_range", [(1e4, 1e4 + 1), (-1e3, -1e3 + 0.1), (0.0, 1e-30), (-1e30, 1e30)])
+def test_equals_the_reference_where_rounded_knots_are_not_uniform_any_more(grid_range, order):
+    knots = uniform_knots(grid_range, 5, order, torch.float32)
+    x = interesting_points(knots, order, torch.float32).unsqueeze(-1)
+    basis = compiled_basis(knots.unsqueeze(0), order)
+    found = expanded(basis, x, 5 + order)
+    np.testing.assert_allclose(found, basis_reference(x, knots.unsqueeze(0), order), rtol=0, atol=1e-5)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+import kanstudy
 from kanstudy.model import KAN, KANLayer, operators
 from kanstudy.model.operators import operator_named, resolve_operator
 from kanstudy.model.reference import kan_linear
@@ -66,7 +68,7 @@ def test_the_operator_follows_the_layer():
 
 USE = """
 import os, sys, warnings
-for name in sys.argv[1].split(","):
+for name in filter(None, sys.argv[1].split(",")):
     sys.modules[name] = None  # importing it fails
 import torch
 from kanstudy.model import KAN
@@ -110,14 +112,54 @@ def test_without_numba_or_a_compiler_one_warning_and_the_next_best():
     assert "operator = 'compiled': there is no compiler /nowhere/g++" in compiled
 
 
-def test_without_numba_alone_the_reference_is_compiled():
-    available = sys.executable  # any program will do: nothing is compiled here
-    chosen, warned, fused, compiled = outcome("numba", CXX=available)
-    if compiled != "works":
-        pytest.skip(compiled)
+def compiler(folder, script):
+    """A program that stands for one."""
+    program = folder / "c++"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def test_without_numba_alone_the_reference_is_compiled(tmp_path):
+    chosen, warned, fused, compiled = outcome("numba", CXX=compiler(tmp_path, "exit 0"))
+    assert compiled == "works"
     assert chosen.split() == ["compiled"] * 5
     assert warned == "operator auto: compiled, since for fused numba cannot be imported (pip install numba)"
     assert "pip install numba" in fused
+
+
+def test_a_compiler_that_cannot_compile_is_none(tmp_path):
+    old = compiler(tmp_path, "echo 'c++: error: unrecognized option' >&2; exit 1")
+    chosen, warned, _, compiled = outcome("numba", CXX=old)
+    assert chosen.split() == ["reference"] * 5
+    assert "numba cannot be imported" in warned
+    assert "operator = 'compiled': the compiler" in compiled
+    assert compiled.endswith("(CXX names another): c++: error: unrecognized option; use auto or reference")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("raise SystemError('initialization of _internal failed')", "SystemError: initialization of _internal failed"),
+        ("import numpy; numpy.long_ago", "AttributeError: module 'numpy' has no attribute 'long_ago'"),
+    ],
+)
+def test_a_broken_numba_is_as_good_as_none(tmp_path, source, said):
+    (tmp_path / "numba").mkdir()
+    (tmp_path / "numba" / "__init__.py").write_text(source)
+    path = os.pathsep.join([str(tmp_path), str(Path(kanstudy.__file__).parents[1])])
+    chosen, warned, fused, _ = outcome("", PYTHONPATH=path, CXX="/nowhere/g++")
+    assert chosen.split() == ["reference"] * 5
+    assert "since for fused numba does not work: " in warned
+    assert said in warned
+    assert said in fused
+
+
+def test_a_numba_that_must_not_compile_is_not_used():
+    chosen, warned, fused, _ = outcome("", NUMBA_DISABLE_JIT="1", CXX="/nowhere/g++")
+    assert chosen.split() == ["reference"] * 5
+    assert "NUMBA_DISABLE_JIT is set" in warned
+    assert "NUMBA_DISABLE_JIT is set" in fused
 
 
 def test_nothing_is_said_where_nothing_is_missing():
