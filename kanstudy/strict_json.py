@@ -6,7 +6,6 @@ import dataclasses
 import math
 import types
 from collections.abc import Callable
-from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 
@@ -26,9 +25,10 @@ def build_strictly(cls: type[Any], values: object, where: str) -> Any:
     for name in sorted(names - given):
         raise RecordError(f"{where}: field {name!r} is missing")
     built = cls(**values)  # type: ignore[arg-type]  # a mapping, checked above
+    hints = get_type_hints(cls)
     for item in dataclasses.fields(cls):
         value = getattr(built, item.name)
-        if not _fits(value, _hints(cls)[item.name]):
+        if not _fits(value, hints[item.name]):
             raise RecordError(f"{where}: {item.name} = {repr(value)[:60]}: must be {item.type}")
     return built
 
@@ -45,11 +45,6 @@ def as_list(value: object, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise RecordError(f"{where}: must be a list")
     return value
-
-
-@cache
-def _hints(cls: type[Any]) -> dict[str, Any]:
-    return get_type_hints(cls)
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -178,7 +178,7 @@ def test_a_damaged_record_is_refused_by_name(tmp_path: Path, change: str, messag
         (("arms", "ddp", "rounds", 0, "foreign_cpu_share"), [0.0], "foreign_cpu_share: one entry an active rank"),
         (("arms", "ddp", "rounds", 0, "reference_kernel_s"), [0.0, 1.0], "must be above 0 or null"),
         (("arms", "ddp", "rounds", 0, "active_ranks"), [1, 1], "active_ranks .*: must be distinct"),
-        (("arms", "ddp", "rounds", 0, "active_ranks"), [0, 2], "active_ranks .*: must be from 0 to 1"),
+        (("arms", "ddp", "rounds", 0, "active_ranks"), [0, 2], "must be 2 ranks of the launch at most"),
         (("arms", "ddp", "forward_s"), [[0.1, 0.1], [0.1]], "must be of the same ranks, steps and buckets"),
         (("arms", "allreduce"), {}, "arms.allreduce: must be one of serial_global"),
     ],
@@ -191,6 +191,14 @@ def test_a_value_that_cannot_be_is_refused_by_name(place: tuple, value: object, 
     parent[place[-1]] = value
     with pytest.raises(RecordError, match=message):
         record_from_dict(values)
+
+
+def test_ranks_are_those_of_the_launch_so_a_group_on_two_nodes_may_be_0_and_2(tmp_path: Path) -> None:
+    record = measured()
+    for arm in record.arms.values():
+        for item in arm.rounds:
+            item.active_ranks = [0, 2]
+    assert read_record(write_record(record, tmp_path)) == record
 
 
 def test_null_stands_for_a_time_that_is_none() -> None:

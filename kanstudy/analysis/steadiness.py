@@ -139,7 +139,7 @@ def _first_steps(arm: Arm, seed: int) -> dict[str, float]:
         parts = [(steps, max(1, int(FIRST_SHARE * len(steps)))) for steps in item.rank_step_times_s if len(steps) > 1]
         first = [step for steps, end in parts for step in steps[:end]]
         rest = [step for steps, end in parts for step in steps[end:]]
-        if rest:
+        if rest and None not in first + rest:
             ratios.append(float(np.median(first) / np.median(rest)))
     found = columns("first_steps", median(np.array(ratios), seed))
     slower, differ = sum(ratio > 1 for ratio in ratios), sum(ratio != 1 for ratio in ratios)

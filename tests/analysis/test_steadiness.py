@@ -114,6 +114,15 @@ def test_rounds_that_do_not_vary_have_no_drift_and_no_outliers() -> None:
     assert "no drift can be told" in said(record)
 
 
+def test_a_block_with_a_step_that_is_missing_tells_nothing_of_its_first_steps() -> None:
+    record = measured()
+    for arm in record.arms.values():
+        arm.rounds[3].rank_step_times_s[0][1] = None  # type: ignore[call-overload]  # NaN, as a record is read
+    table = steadiness([record])
+    assert (table["first_steps_p"] > 0.001).all()
+    assert "no slow first steps can be told" in sentences([record], table)["sentence"][0]
+
+
 def test_without_rounds_there_is_a_sentence_and_no_row() -> None:
     record = measured()
     empty = replace(record, arms={name: replace(arm, rounds=[]) for name, arm in record.arms.items()})

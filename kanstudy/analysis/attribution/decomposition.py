@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis.attribution.chain import POP, baseline, links
+from kanstudy.analysis.attribution.chain import POP, baseline, factor_name, links
 from kanstudy.analysis.attribution.fixed_part import fixed_parts
 from kanstudy.analysis.rows import columns, joined, quality
 from kanstudy.analysis.series import series_labels
 from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.intervals import Estimate
-from kanstudy.analysis.statistics.paired_arms import PairedArms
+from kanstudy.analysis.statistics.paired_arms import WITHIN, PairedArms
 from kanstudy.record import Record
 
 
@@ -56,10 +56,15 @@ def efficiency(record: Record) -> Efficiency:
     factors = {name: arms.ratio(*pair, scale=scale if name == "batch" else 1.0) for name, pair in pairs.items()}
     value = arms.ratio(base, "ddp", scale)
     notes = [quality(record, arms)]
-    if arms.n and not arms.has(base, "ddp"):
+    if arms.n and not arms.has("ddp"):
+        notes.append("the arm ddp was not measured")
+    elif arms.n and not arms.has(base):
         notes.append(f"no baseline: the arm {base.removesuffix('_mean')} was not measured")
     elif arms.n and np.isnan(value.value):
         notes.append("a step time is missing")
+    elif complete and (unknown := [factor_name(name) for name, factor in factors.items() if np.isnan(factor.value)]):
+        why = "a step time is missing, or ranks hold different numbers of steps"
+        notes.append(f"{' and '.join(unknown)} cannot be told: {why}")
     if value.value > 1:
         notes.append("efficiency above 1")
     return Efficiency(
@@ -72,6 +77,13 @@ def efficiency(record: Record) -> Efficiency:
         trusted=arms.blocks.trusted,
         reason=joined(*notes),
     )
+
+
+def unmeasured(record: Record) -> str:
+    """Which arms of the chain a record has no rounds of, in words."""
+    chain = dict.fromkeys(WITHIN.get(column, column) for pair in links(record).values() for column in pair)
+    names = [arm for arm in chain if arm not in record.arms or not record.arms[arm].rounds]
+    return f"the chain's {' and '.join(names)} {'was' if len(names) == 1 else 'were'} not measured"
 
 
 def attribution(records: Sequence[Record]) -> pd.DataFrame:
@@ -92,7 +104,7 @@ def attribution(records: Sequence[Record]) -> pd.DataFrame:
         tail: dict[str, object] = {"n_rounds": found.n_rounds, "n_disturbed": found.n_disturbed}
         tail |= {"trusted": found.trusted, "reason": found.reason}
         if not found.factors:
-            reason = found.reason or "no attribution: an arm of the chain was not measured"
+            reason = found.reason or f"no attribution: {unmeasured(record)}"
             rows.append(head | {"factor": "none"} | tail | {"reason": reason})
             continue
         running = 1.0

@@ -17,7 +17,7 @@ from scipy.stats import chi2, rankdata
 
 from kanstudy.analysis import metrics
 from kanstudy.analysis.attribution.chain import factor_name
-from kanstudy.analysis.attribution.decomposition import Efficiency, efficiency
+from kanstudy.analysis.attribution.decomposition import Efficiency, efficiency, unmeasured
 from kanstudy.analysis.results import starts
 from kanstudy.analysis.series import series_labels
 from kanstudy.analysis.statistics import intervals
@@ -58,7 +58,8 @@ def verdicts(records: Sequence[Record]) -> pd.DataFrame:
         own = {name: bounds[record.point_id, name] for name in found.factors if (record.point_id, name) in bounds}
         where = f"{record.scaling.capitalize()} scaling, {series}, {record.world_size} ranks: "
         row = _of_point(record, found, own, len(bounded))
-        row["sentence"] = f"{where}{row['sentence']} ({record.source}: {record.point_id})."
+        doubts = f"; {found.reason}" if found.reason and found.reason not in row["sentence"] else ""
+        row["sentence"] = f"{where}{row['sentence']}{doubts} ({record.source}: {record.point_id})."
         head = {"point_id": record.point_id, "source": record.source, "series": series}
         rows.append(head | {"world_size": record.world_size, "scaling": record.scaling} | row)
     return pd.DataFrame(rows, columns=COLUMNS)
@@ -66,7 +67,7 @@ def verdicts(records: Sequence[Record]) -> pd.DataFrame:
 
 def _of_point(record: Record, found: Efficiency, bounds: dict[str, tuple[float, float]], compared: int) -> dict:
     """What one point's factors say, given their simultaneous bounds over all `compared` factors of the figure."""
-    if why := _why_none(found, bounds):
+    if why := _why_none(record, found, bounds):
         return {"told": False, "factor": "", "sentence": f"no loss can be told from nothing: {why}"}
     values = {name: factor.value for name, factor in found.factors.items()}
     losses = [name for name, (_, high) in bounds.items() if high < 1 - NO_SPREAD]
@@ -122,10 +123,10 @@ def slow_throughout(record: Record) -> bool:
     return bool(chi2.sf(statistic, ranks - 1) < _BY_CHANCE)
 
 
-def _why_none(found: Efficiency, bounds: dict[str, tuple[float, float]]) -> str:
+def _why_none(record: Record, found: Efficiency, bounds: dict[str, tuple[float, float]]) -> str:
     """Why a point's factors cannot be judged at all; empty where they can."""
     if not found.factors:
-        return found.reason or "an arm of the chain was not measured"
+        return found.reason or unmeasured(record)
     if not found.trusted:
         return found.reason
     if 0 < found.n_rounds < intervals.BOOTSTRAP_FROM and len(bounds) < len(found.factors):

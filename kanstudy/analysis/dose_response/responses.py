@@ -21,6 +21,7 @@ import pandas as pd
 
 from kanstudy.analysis import results
 from kanstudy.analysis.attribution.chain import factor_name
+from kanstudy.analysis.attribution.decomposition import unmeasured
 from kanstudy.analysis.dose_response.cause import DATA_WAIT, EFFECTS, Cause
 from kanstudy.analysis.rows import columns
 from kanstudy.analysis.series import SERIES_KEYS, series_keys
@@ -190,7 +191,7 @@ def _sorted_out(records: Sequence[Record]) -> tuple[list[Record], list[tuple[Rec
         if key != commonest:
             unused.append((record, "of another size or machine than most records here"))
         elif not PairedArms(record).has(*CHAIN):
-            unused.append((record, results.fault_text(record) or "an arm of the chain was not measured"))
+            unused.append((record, results.fault_text(record) or unmeasured(record)))
         elif record.injection and record.injection_step_s is None:
             unused.append((record, "it does not say how long a dose takes"))
         else:

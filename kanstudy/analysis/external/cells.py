@@ -8,14 +8,19 @@ import re
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis.external.read import is_missing
-
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 UNITS |= {"sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
 UNITS |= {"usec": 1e-6, "msec": 1e-3, "milliseconds": 1e-3, "microseconds": 1e-6}
 """Units of time in seconds."""
 _GROUPED = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?")
 _CLOCK = re.compile(r"((?P<days>\d{1,4})-)?(?P<h>\d{1,4}):(?P<min>[0-5]\d):(?P<s>[0-5]\d(\.\d+)?)")
+
+
+def is_missing(cell: object) -> bool:
+    """Whether a cell holds nothing: empty text, null, NaN or NaT."""
+    if cell is None or cell is pd.NaT or cell is pd.NA:
+        return True
+    return cell == "" if isinstance(cell, str) else isinstance(cell, float | np.floating) and math.isnan(cell)
 
 
 def number(cell: object) -> float:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from kanstudy.analysis.external.cells import UNITS, is_figure, number, seconds
-from kanstudy.analysis.external.read import ExternalError, is_missing
+from kanstudy.analysis.external.cells import UNITS, is_figure, is_missing, number, seconds
+from kanstudy.analysis.external.read import ExternalError
 
 ROLES = ("world_size", "throughput", "throughput_per_rank", "time", "samples", "repeat")
 """What a column can be named to be. `throughput` is that of all ranks together; `samples` is what a time is for;

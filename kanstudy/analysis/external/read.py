@@ -10,14 +10,12 @@ import csv
 import gzip
 import io
 import json
-import math
 import re
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 _DELIMITERS = ",;\t|"
@@ -137,6 +135,11 @@ def _delimited(text: str, delimiter: str = "") -> pd.DataFrame:
     names = rows[0][0]
     while names and not names[-1]:
         names = names[:-1]  # delimiters at the end of every line
+    if len(names) == 1:
+        raise ExternalError(
+            f"the header, line {rows[0][1]}, is one cell, {names[0][:40]!r}: must be cells between commas, semicolons, "
+            "tabs or |"
+        )
     for row, line in rows[1:]:
         while len(row) > len(names) and not row[-1]:
             row.pop()
@@ -243,10 +246,3 @@ _READERS: dict[str, Callable[[bytes], pd.DataFrame]] = {
     ".jsonl": _json_lines,
     ".parquet": _parquet,
 }
-
-
-def is_missing(cell: object) -> bool:
-    """Whether a cell holds nothing: empty text, null, NaN or NaT."""
-    if cell is None or cell is pd.NaT or cell is pd.NA:
-        return True
-    return cell == "" if isinstance(cell, str) else isinstance(cell, float | np.floating) and math.isnan(cell)

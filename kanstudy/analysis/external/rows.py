@@ -9,9 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from kanstudy.analysis.external.cells import label, number, seconds
+from kanstudy.analysis.external.cells import is_missing, label, number, seconds
 from kanstudy.analysis.external.columns import Columns
-from kanstudy.analysis.external.read import is_missing
 
 Key = tuple[str | None, ...]
 """The values of the key columns; a missing one is a value of its own."""

@@ -147,7 +147,7 @@ def test_a_missing_arm_leaves_the_attribution_blank_with_the_reason(arm: str) ->
     frame = attribution([make_record(arms=tuple(arms))])
     assert frame["factor"].tolist() == ["none"]
     assert np.isnan(frame["value"].iloc[0])
-    assert ("no baseline" if arm == "serial_global" else "an arm of the chain") in frame["reason"].iloc[0]
+    assert ("no baseline" if arm == "serial_global" else f"chain's {arm} was not measured") in frame["reason"].iloc[0]
 
 
 def test_a_missing_step_time_is_blank_with_the_reason() -> None:

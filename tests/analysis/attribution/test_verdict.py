@@ -63,12 +63,25 @@ def test_a_noisy_factor_may_be_smaller_and_is_named() -> None:
     assert row["probability_largest"] < 0.5
 
 
+def steps_that_do_not_pair() -> Record:
+    """A record in which one rank of `ddp_noop` has a step less than the others."""
+    record = make_record(rounds=14, noise=0.01)
+    for item in record.arms["ddp_noop"].rounds:
+        item.rank_step_times_s[0].pop()
+    return record
+
+
 @pytest.mark.parametrize(
     ("record", "why"),
     [
         (make_record(rounds=11, noise=0.01), "11 rounds are too few for a bootstrap, which takes 12"),
         (make_record(rounds=30, noise=0.01, foreign=dict.fromkeys(range(10), 0.9)), "untrusted: 10 of 30 rounds"),
-        (make_record(arms=("serial_global", "ddp_noop", "ddp")), "an arm of the chain was not measured"),
+        (
+            make_record(arms=("serial_global", "ddp_noop", "ddp")),
+            "the chain's serial_local and concurrent were not measured",
+        ),
+        (make_record(arms=("serial_global", "serial_local", "concurrent", "ddp_noop")), "the arm ddp was not measured"),
+        (steps_that_do_not_pair(), "synchronisation and data movement cannot be told: a step time is missing, or"),
         (empty_arms(make_record(status="oom", error=Fault(reason="out of memory", rank=1))), "oom: out of memory"),
     ],
 )
@@ -82,6 +95,13 @@ def test_a_record_without_bounds_does_not_hide_the_others() -> None:
     frame = verdicts([make_record(world_size=4, rounds=3), make_record(world_size=2, rounds=14, noise=0.005)])
     assert frame["told"].tolist() == [False, True]
     assert "all 6 factors" in frame["sentence"].iloc[1]
+
+
+def test_what_is_doubtful_about_a_record_is_in_its_sentence() -> None:
+    row = only(make_record(rounds=14, noise=0.005, oversubscribed=True))
+    assert row["told"]
+    assert "; more ranks than cores (measured: " in row["sentence"]
+    assert "; partial: " in only(make_record(rounds=14, noise=0.005, status="partial"))["sentence"]
 
 
 def test_pooled_starts_are_said() -> None:

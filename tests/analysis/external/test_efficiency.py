@@ -345,6 +345,12 @@ def test_every_kind_of_file_gives_the_same(tmp_path):
         ("a.csv", b"gpus,time_s\n", "holds no rows"),
         ("a.csv", b"gpus,time_s\n1,2\n1,2,3\n", "line 3 has 3 cells, the header in line 1 has 2"),
         ("a.csv", b"gpus,gpus\n1,2\n", "'gpus' is there twice"),
+        (
+            "a.csv",
+            b"gpus time_s\n1 2\n",
+            "the header, line 1, is one cell, 'gpus time_s': must be cells between commas",
+        ),
+        ("a.csv", b"ResNet on A100\n\ngpus,time_s\n1,2\n", "the header, line 1, is one cell, 'ResNet on A100'"),
         ("a.csv", b'gpus,b\n1,"2\n', "line"),
         ("a.csv", b"gpus,\xb5s\n1,2\n", "not UTF-8 text: byte 6 is 0xb5: save it as UTF-8"),
         ("a.csv", b"gpus,\0\n", "not text"),
