@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function, forward_ad
+from torch.nn import functional
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from kanstudy.model.kernels import Basis
@@ -33,7 +34,7 @@ BUFFER_ELEMENTS = 3 * 2**19
 _aten = torch.ops.aten
 _WRITE_BASE: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "silu": lambda x, out: _aten.silu.out(x, out=out),
-    "gelu": lambda x, out: _aten.gelu.out(x, out=out),
+    "gelu": lambda x, out: out.copy_(functional.gelu(x)),  # gelu.out leaves a strided float32 plane as it was
     "tanh": lambda x, out: torch.tanh(x, out=out),
     "identity": lambda x, out: out.copy_(x),
 }
@@ -222,7 +223,7 @@ def _chunks(
 def _writable(dtype: torch.dtype, *shape: int) -> Tensor:
     """New memory that every thread may write to at any time: one made in inference mode may not be outside it."""
     if not torch.is_inference_mode_enabled():
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device="cpu")
     with torch.inference_mode(False):
         return torch.empty(shape, dtype=dtype, device="cpu")
 

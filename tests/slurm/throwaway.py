@@ -42,7 +42,9 @@ class Sandbox:
         return slurm.state(job)
 
     def start_again_now(self, job: str) -> None:
-        """Spare a requeued job the two minutes that Slurm lets it wait."""
+        """Spare a requeued job most of the two minutes that Slurm lets it wait: its nodes refuse what they have just
+        killed."""
+        time.sleep(3)
 
         def runs() -> bool:
             subprocess.run(["scontrol", "update", f"JobId={job}", "StartTime=now"], capture_output=True, check=False)

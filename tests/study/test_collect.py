@@ -128,6 +128,13 @@ def test_a_flag_of_a_measured_point_is_told(folder):
     assert f"{record.point_id}: NCCL went over NET/Socket" in folder.collect().output
 
 
+def test_status_tells_of_jobs_too(folder):
+    folder.queue("42 RUNNING\n43 PENDING\n")
+    output = CliRunner().invoke(cli.main, ["status", "--results-dir", str(folder.results)]).output
+    assert "Job 42, which measures: running" in output
+    assert "Job 43, which makes the report: pending (Priority)" in output
+
+
 def test_a_profile_alone_tells_what_is_planned(folder, tmp_path):
     result = folder.collect("--profile", str(folder.profile.path), "--results-dir", str(tmp_path / "empty"))
     assert "Points planned: 3 (3 missing)" in result.output

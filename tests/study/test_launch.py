@@ -370,7 +370,7 @@ def test_an_interrupt_ends_all_ranks(study, monkeypatch):
         if (study.results / "hanging").exists():
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("kanstudy.study.launch.Progress.poll", interrupt)
+    monkeypatch.setattr("kanstudy.study.launches.Progress.poll", interrupt)
     with pytest.raises(KeyboardInterrupt):
         study.run()
     monkeypatch.undo()
