@@ -33,9 +33,15 @@ def of_mean_device(record: Record, times_s: pd.DataFrame) -> pd.DataFrame:
             for rank, value in zip(item.active_ranks, np.log(means / means.mean()), strict=True):
                 relative.setdefault(rank, []).append(value)
     usual: dict[tuple[int, ...], float] = {(rank,): float(np.median(values)) for rank, values in relative.items()}
-    slower = np.array([usual.get(ranks[key], np.nan) for key in times_s.index])
-    serial = np.log(times_s["serial_global"]).to_numpy()
-    own = serial - np.log(times_s.drop(columns="serial_global")).mean(axis=1).to_numpy()  # free of the rounds' drift
-    if not np.var(own - slower) < (1 - _EXPLAINED) * np.var(own):  # so, too, where one is NaN
+    slower = pd.Series([usual.get(ranks[key], np.nan) for key in times_s.index], times_s.index)
+    serial = np.log(times_s["serial_global"])
+    own = serial - np.log(times_s.drop(columns="serial_global")).mean(axis=1)  # free of the rounds' drift
+    if not _variance(own - slower) < (1 - _EXPLAINED) * _variance(own):  # so, too, where one is NaN
         return times_s
     return times_s.assign(serial_global=np.exp(serial - slower))
+
+
+def _variance(values: pd.Series) -> float:
+    """Over rounds, within launches: how launches differ says nothing of how ranks do."""
+    within = values - values.groupby(level="launch").transform("mean")
+    return float(np.var(within.to_numpy()))

@@ -108,6 +108,12 @@ def test_a_bandwidth_that_its_time_does_not_give_is_unused():
     assert parsed(lines).unused["reason"].str.contains("out-of-place algbw is 0.05 GB/s, but size and time").tolist()
 
 
+def test_a_heading_may_lack_a_bandwidth():
+    lines = [line.replace("  busbw  #wrong", "  bus  #wrong", 1) if "algbw" in line else line for line in log()]
+    found = parsed(lines)
+    pd.testing.assert_frame_equal(found.rows, parsed(log()).rows)
+
+
 def test_a_log_that_ends_early_says_so():
     text = "\n".join(log())
     assert not any("ends before" in note for note in parse_log(text).notes)

@@ -12,9 +12,9 @@ from kanstudy.analysis.statistics.mean_device import of_mean_device
 from kanstudy.record import Record
 
 
-def measured(slowness: tuple[float, ...], rounds: int = 12, sd: float = 1e-3, **changes) -> Record:
+def measured(slowness: tuple[float, ...], rounds: int = 12, sd: float = 1e-3, launches: int = 1, **changes) -> Record:
     point = make_point(**{"world_size": 4, "block_s": 0.05, **changes})
-    return simulate([point], MachineModel(rank_slowness=slowness, noise=Noise(block_sd=sd)), rounds)[0]
+    return simulate([point], MachineModel(rank_slowness=slowness, noise=Noise(block_sd=sd)), rounds, launches)[0]
 
 
 @pytest.mark.parametrize("slowness", [(1.0, 1.3, 1.0, 1.0), (0.9, 1.0, 1.1, 1.2)])
@@ -27,6 +27,16 @@ def test_every_round_becomes_one_of_the_mean_device(slowness: tuple[float, ...])
     assert times["serial_global"].std() > 10 * corrected["serial_global"].std()
     others = times.columns.drop("serial_global")
     assert corrected[others].equals(times[others])
+
+
+def test_launches_that_differ_hide_no_slow_device() -> None:
+    record = measured((1.0, 1.3, 1.0, 1.0), rounds=5, launches=6)
+    for item in record.arms["serial_global"].rounds:
+        item.rank_step_times_s = [[step * np.exp(0.5 * (-1) ** item.launch) for step in item.rank_step_times_s[0]]]
+    times = blocks(record).times_s
+    corrected = of_mean_device(record, times)["serial_global"]
+    within = corrected.groupby(level="launch")
+    assert (within.std() < 0.01 * within.mean()).all()
 
 
 def test_nothing_is_corrected_on_noise() -> None:
