@@ -296,6 +296,9 @@ def record_from_dict(values: object) -> Record:
     for name in ("world_size", "local_batch_size", "launches_planned"):
         if getattr(record, name) < 1:
             raise RecordError(f"{name} = {getattr(record, name)}: must be at least 1")
+    for name in ("conditions", "stopping", "ddp_counters"):
+        if not isinstance(record.provenance.get(name), dict | None):
+            raise RecordError(f"provenance.{name}: must be an object or null")
     if record.local_batch_size * record.world_size != record.global_batch_size:
         raise RecordError("global_batch_size is not local_batch_size times world_size")
     rounds = {name: sorted((r.launch, r.index) for r in arm.rounds) for name, arm in record.arms.items()}

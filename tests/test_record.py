@@ -172,6 +172,7 @@ def test_a_damaged_record_is_refused_by_name(tmp_path: Path, change: str, messag
         (("scaling",), "both", "scaling 'both': must be one of strong, weak"),
         (("grid_size",), None, "grid_size = None: must be a whole number"),
         (("provenance",), [], r"provenance = \[\]: must be dict"),
+        (("provenance",), {"conditions": 2}, "provenance.conditions: must be an object or null"),
         (("error",), "broken", "error: must be an object"),
         (("arms", "ddp", "rounds", 0, "launch"), None, "arms.ddp.rounds: launch = None: must be int"),
         (("arms", "ddp", "rounds", 0, "rank_step_times_s", 0), [1.0, "x"], r"must be list\[list\[float\]\]"),
