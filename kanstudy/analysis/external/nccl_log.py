@@ -155,8 +155,8 @@ def _halves(lines: Sequence[str], names: Sequence[str]) -> Iterator[_Half]:
             for half, start in enumerate(starts[:2]):
                 end = (*starts[1:2], len(names))[half] if half < 1 else len(names)
                 found = dict(zip(names[start:end], cells[start:end], strict=True))
-                shown = (found.get(name, "") for name in ("time", "algbw", "busbw", "#wrong"))
-                yield _Half(place, line, cells[0], bool(half), *shown, problem=why)
+                time, algbw, busbw, wrong = (found.get(name, "") for name in ("time", "algbw", "busbw", "#wrong"))
+                yield _Half(place, line, cells[0], bool(half), time, algbw, busbw, wrong, why)
         elif _BROKEN_ROW.match(line):
             problem = f"has {len(cells)} values, the heading {len(names)}: broken by another message"
             yield _Half(place, line, cells[0], False, "", "", "", "", problem)
