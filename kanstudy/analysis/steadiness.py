@@ -38,6 +38,8 @@ COLUMNS += ["first_steps_low", "first_steps_high", "first_steps_p", "drift", "dr
 COLUMNS += ["relative_drift_p", "n_outliers", "n_disturbed"]
 ROUNDS = ["point_id", "title", "arm", "launch", "round", "time_s", "deviation", "relative", "outlier", "disturbed"]
 _QUESTIONS = ("first_steps_p", "drift_p", "relative_drift_p")
+_NOT_COLD, _NO_DRIFT = "no slow first steps can be told", "no drift can be told"
+_STEADY = f"{_NOT_COLD} and {_NO_DRIFT}"
 
 
 def steadiness(records: Sequence[Record]) -> pd.DataFrame:
@@ -85,6 +87,13 @@ def sentences(records: Sequence[Record], table: pd.DataFrame) -> pd.DataFrame:
         head = f"{record.experiment.replace('_', ' ').capitalize()}, {series}, {_ranks(record)}"
         lines.append({"point_id": record.point_id, "sentence": f"{head}: {text} ({record.source}: {record.point_id})."})
     return pd.DataFrame(lines, columns=["point_id", "sentence"])
+
+
+def notable(sentences: pd.DataFrame) -> list[str]:
+    """The sentences of what was not steady or cannot be told; of the rest, how many points there are."""
+    steady = sentences["sentence"].str.contains(_STEADY, regex=False)
+    rest = [f"{steady.sum()} of {len(steady)} points: {_STEADY}."] if steady.any() else []
+    return [*sentences.loc[~steady, "sentence"], *rest]
 
 
 def holm(p_values: np.ndarray) -> np.ndarray:
@@ -171,11 +180,8 @@ def _found(table: pd.DataFrame) -> str:
         texts.append(f"{', '.join(relative['arm'])} drifted against the other arms: ratios moved over the rounds")
     elif len(drift):
         texts.append(f"{', '.join(drift['arm'])} drifted over the rounds, but not against the others: ratios hold")
-    steady = " and ".join(
-        text for text, rows in (("no slow first steps can be told", cold), ("no drift can be told", drift))
-        if not len(rows) and not (text.startswith("no drift") and len(relative))
-    )  # fmt: skip
-    texts += [steady] if steady else []
+    steady = [*([] if len(cold) else [_NOT_COLD]), *([] if len(drift) or len(relative) else [_NO_DRIFT])]
+    texts += [" and ".join(steady)] if steady else []
     marked, total = int(table["n_outliers"].sum()), int(table["n_rounds"].sum())
     texts.append(f"outliers: {marked} of {total} blocks" + (", kept" if marked else ""))
     texts.append(f"{int(table['n_disturbed'].max())} of {n} rounds disturbed")

@@ -14,7 +14,7 @@ from kanstudy.analysis import plots
 from kanstudy.analysis.simulation.machine_model import MachineModel
 from kanstudy.analysis.simulation.noise import Noise
 from kanstudy.analysis.simulation.simulate import simulate
-from kanstudy.analysis.steadiness import COLUMNS, holm, outliers, rounds, sentences, steadiness
+from kanstudy.analysis.steadiness import COLUMNS, holm, notable, outliers, rounds, sentences, steadiness
 from kanstudy.analysis.tables import layouts
 from kanstudy.analysis.tables.view import view
 from kanstudy.record import Record, Round
@@ -51,6 +51,15 @@ def test_a_steady_record_is_said_to_be_steady() -> None:
 def test_steady_records_are_seldom_called_unsteady() -> None:
     texts = [said(measured(12, seed=seed)) for seed in range(60)]
     assert sum("drifted" in text or "warm-up is due" in text for text in texts) <= 7
+
+
+def test_only_what_is_not_steady_is_notable_and_the_rest_is_counted() -> None:
+    records = [measured(), measured(), measured(), measured(cold_steps=3, cold_factor=1.5)]
+    said_of_each = pd.DataFrame({"sentence": [said(record) for record in records]})
+    first, rest = notable(said_of_each)
+    assert "a longer warm-up is due" in first
+    assert rest == "3 of 4 points: no slow first steps can be told and no drift can be told."
+    assert notable(said_of_each.head(0)) == []
 
 
 def test_cold_first_steps_ask_for_a_longer_warm_up() -> None:
