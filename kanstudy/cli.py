@@ -142,7 +142,8 @@ def status(profile: str | None, results_dir: str) -> None:
       kanstudy status --results-dir results/reference/laptop
     """
     from kanstudy.analysis.results import ResultsError, planned_versus_done
-    from kanstudy.study import batch, collect
+    from kanstudy.study import batch
+    from kanstudy.study.jobs import collect
 
     loaded, results = _given(profile, results_dir)
     for line in collect.job_lines(collect.queue(results)):

@@ -33,8 +33,8 @@ def collect(profile: str | None, results_dir: str) -> None:
       kanstudy collect --results-dir copied/from/the/cluster
     """
     from kanstudy.study import batch
-    from kanstudy.study import collect as collecting
     from kanstudy.study import profile as profiles
+    from kanstudy.study.jobs import collect as collecting
 
     if not profile and not results_dir:
         raise click.UsageError("give --profile or --results-dir")

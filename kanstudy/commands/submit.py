@@ -57,11 +57,12 @@ def submit(
       kanstudy submit --profile finisterrae3 --dry-run
       kanstudy submit --profile mycluster.toml --only strong_scaling --launches 5
     """
-    from kanstudy.study import by_hand as writing
-    from kanstudy.study import costs, experiments, slurm, submission
+    from kanstudy.study import experiments
     from kanstudy.study import profile as profiles
-    from kanstudy.study import submit as submitting
     from kanstudy.study.folder import FolderError
+    from kanstudy.study.jobs import by_hand as writing
+    from kanstudy.study.jobs import costs, slurm, submission
+    from kanstudy.study.jobs import submit as submitting
 
     try:
         loaded = profiles.load_profile(profile)

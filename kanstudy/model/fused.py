@@ -12,9 +12,8 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function, forward_ad
@@ -23,6 +22,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from kanstudy.model.kernels import Basis
 from kanstudy.model.reference import kan_linear
+from kanstudy.model.scratch import Chunk, Scratch, writable
 
 FEWEST_ROWS, MOST_ROWS = 128, 1024
 """Rows of a chunk. In fewer the product's own packing of the weight shows, more buy nothing."""
@@ -48,46 +48,7 @@ _WRITE_BASE_GRADIENT: dict[str, Callable[[Tensor, Tensor, Tensor], Any]] = {
 _bases = WeakTensorKeyDictionary()
 
 
-class _Chunk(NamedTuple):
-    """Scratch memory for the expansion of some rows: `planes` (rows, columns) of the basis' type, the same as an array,
-    its last plane, and `product`, what is multiplied: of the products' type, and where that is the basis', `planes`."""
-
-    planes: Tensor
-    array: np.ndarray[Any, Any]
-    base: Tensor
-    product: Tensor
-
-
-class _Scratch(threading.local):
-    """A thread's scratch memory: kept, since fresh memory would cost a page fault every 4 KiB, and so are the views of
-    it, since making them costs as much as a small product."""
-
-    def __init__(self) -> None:
-        self.buffers: dict[torch.dtype, Tensor] = {}
-        self.chunks: dict[tuple[Any, ...], _Chunk] = {}
-
-    def chunk(self, rows: int, columns: int, features: int, dtype: torch.dtype, product_type: torch.dtype) -> _Chunk:
-        key = (rows, columns, features, dtype, product_type)
-        found = self.chunks.get(key)
-        if found is None:
-            planes = self._buffer(dtype, rows * columns).view(rows, columns)
-            product = planes
-            if product_type != dtype:
-                product = self._buffer(product_type, rows * columns).view(rows, columns)
-            found = self.chunks[key] = _Chunk(planes, planes.numpy(), planes[:, -features:], product)
-        return found
-
-    def _buffer(self, dtype: torch.dtype, elements: int) -> Tensor:
-        buffer = self.buffers.get(dtype)
-        if buffer is None or buffer.numel() < elements:
-            self.chunks.clear()  # views of what is now too small
-            buffer = self.buffers[dtype] = _writable(dtype, elements)
-        elif len(self.chunks) > 100:  # batches of ever other sizes
-            self.chunks.clear()
-        return buffer[:elements]
-
-
-_scratch = _Scratch()
+_scratch = Scratch()
 
 
 def kan_linear_fused(x: Tensor, knots: Tensor, weight: Tensor, spline_order: int, base_activation: str) -> Tensor:
@@ -128,7 +89,7 @@ class _KANLinear(Function):
         ctx.settings = (basis, activation, product_type)
         x = x.detach().contiguous()
         transposed = weight.detach().to(product_type).t()
-        y = _writable(product_type, x.shape[0], weight.shape[0])
+        y = writable(product_type, x.shape[0], weight.shape[0])
 
         def multiply(start: int, stop: int) -> None:
             for rows, chunk in _chunks(start, stop, x, weight, product_type):
@@ -180,7 +141,7 @@ class _KANLinear(Function):
         return x_gradient, None, total, None, None, None
 
 
-def _expand(basis: Basis, x: Tensor, activation: str, chunk: _Chunk) -> None:
+def _expand(basis: Basis, x: Tensor, activation: str, chunk: Chunk) -> None:
     basis.expand(x.numpy(), chunk.array)
     _WRITE_BASE[activation](x, chunk.base)
     _copy(chunk.planes, chunk.product)
@@ -210,7 +171,7 @@ def _multiplications(x: Tensor, weight: Tensor) -> int:
 
 def _chunks(
     start: int, stop: int, x: Tensor, weight: Tensor, product_type: torch.dtype
-) -> Iterator[tuple[slice, _Chunk]]:
+) -> Iterator[tuple[slice, Chunk]]:
     """Slices of nearly equal length of the rows from start to stop, with scratch memory for each."""
     columns = weight.shape[1]
     most = min(max(BUFFER_ELEMENTS // columns, FEWEST_ROWS), MOST_ROWS)
@@ -218,14 +179,6 @@ def _chunks(
     for index in range(number):
         rows = slice(start + (stop - start) * index // number, start + (stop - start) * (index + 1) // number)
         yield rows, _scratch.chunk(rows.stop - rows.start, columns, x.shape[1], x.dtype, product_type)
-
-
-def _writable(dtype: torch.dtype, *shape: int) -> Tensor:
-    """New memory that every thread may write to at any time: one made in inference mode may not be outside it."""
-    if not torch.is_inference_mode_enabled():
-        return torch.empty(shape, dtype=dtype, device="cpu")
-    with torch.inference_mode(False):
-        return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 def _share_rows(rows: int, multiplications: int, work: Callable[[int, int], Any]) -> list[Any]:

@@ -14,15 +14,15 @@ from pathlib import Path
 from kanstudy.record import FINAL_FAULTS
 from kanstudy.spec import RunSpec
 from kanstudy.study import folder
-from kanstudy.study.allocation import Allocation
 from kanstudy.study.faults import Failure
 from kanstudy.study.folder import FolderError
+from kanstudy.study.jobs.allocation import Allocation
+from kanstudy.study.jobs.submit import submit
 from kanstudy.study.launches import Command, Launches
 from kanstudy.study.pilot import forecasts
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import figures_dir as default_figures_dir
 from kanstudy.study.profile import results_dir as default_results_dir
-from kanstudy.study.submit import submit
 
 __all__ = ["FolderError", "LaunchError", "LaunchOutcome", "run"]
 

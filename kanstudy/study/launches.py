@@ -10,9 +10,9 @@ from pathlib import Path
 from kanstudy.record import Fault, Record, RecordError, blank_record, write_record
 from kanstudy.spec import PointSpec, RunSpec, to_json
 from kanstudy.study import folder
-from kanstudy.study.allocation import Allocation
 from kanstudy.study.faults import Failure, first_failure, stalled
 from kanstudy.study.folder import FolderError
+from kanstudy.study.jobs.allocation import Allocation
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.processes import started
 from kanstudy.study.progress import Progress, duration

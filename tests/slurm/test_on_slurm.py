@@ -12,7 +12,7 @@ from throwaway import Sandbox
 
 from kanstudy import cli
 from kanstudy.record import Record, RecordError, read_record
-from kanstudy.study import slurm, submission
+from kanstudy.study.jobs import slurm, submission
 
 pytestmark = pytest.mark.slurm
 PROFILE = Path(__file__).parents[1] / "profiles" / "slurm_sandbox.toml"

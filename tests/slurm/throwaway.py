@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from kanstudy.study import slurm
+from kanstudy.study.jobs import slurm
 
 HERE = Path(__file__).parent
 

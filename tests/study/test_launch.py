@@ -17,10 +17,10 @@ from kanstudy.analysis.results import planned_versus_done
 from kanstudy.record import read_record
 from kanstudy.spec import RunSpec
 from kanstudy.study import launch
-from kanstudy.study.allocation import Allocation
 from kanstudy.study.cluster import read_cluster
 from kanstudy.study.experiments import plan
 from kanstudy.study.folder import FolderError
+from kanstudy.study.jobs.allocation import Allocation
 from kanstudy.study.launch import LaunchError, run, torchrun
 from kanstudy.study.profile import ProfileError
 

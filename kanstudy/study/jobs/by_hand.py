@@ -8,8 +8,8 @@ from pathlib import Path
 
 from kanstudy.files import write_atomically
 from kanstudy.spec import to_json
-from kanstudy.study import costs, submission
 from kanstudy.study.folder import opened
+from kanstudy.study.jobs import costs, submission
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import Profile, ProfileError, project_root
 from kanstudy.study.provenance import collect

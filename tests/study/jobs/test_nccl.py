@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanstudy.study import nccl
+from kanstudy.study.jobs import nccl
 
 INFINIBAND = """\
 0: node1:7:7 [0] NCCL INFO NCCL version 2.27.5+cuda12.9

@@ -1,11 +1,12 @@
-"""`python -m kanstudy.study.report_job RUN`: the notebooks of a run, its figures and its report, measuring nothing."""
+"""`python -m kanstudy.study.jobs.report_job RUN`: the notebooks of a run, its figures and report, measuring nothing."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from kanstudy.study import batch, submission
+from kanstudy.study import batch
+from kanstudy.study.jobs import submission
 from kanstudy.study.profile import builtin_profiles, project_root
 
 

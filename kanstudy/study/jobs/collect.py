@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from kanstudy.record import RecordError
-from kanstudy.study import slurm, submission
 from kanstudy.study.faults import tail
 from kanstudy.study.folder import find_record
+from kanstudy.study.jobs import slurm, submission
 from kanstudy.study.plan import ExperimentPlan
 
 RUNNING = "running"

@@ -1,4 +1,4 @@
-"""`python -m kanstudy.study.job RUN -- SRUN ...`: measure a run folder inside its allocation, on its first node.
+"""`python -m kanstudy.study.jobs.measure_job RUN -- SRUN ...`: measure a run folder inside its allocation, on node 0.
 
 The batch script gives the command that starts one process a rank. SIGUSR1 ends the launch in progress after its
 round. Exit codes as of `kanstudy run`: 4 where something is left to measure, which submitting again goes on with; 2
@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import kanstudy
-from kanstudy.study import batch, folder, launch, preflight, provenance, slurm, submission
-from kanstudy.study.allocation import Allocation
+from kanstudy.study import batch, folder, launch, provenance
+from kanstudy.study.jobs import preflight, slurm, submission
+from kanstudy.study.jobs.allocation import Allocation
 from kanstudy.study.run_spec import environment
 
 MARGIN_S = 45.0

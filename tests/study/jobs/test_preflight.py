@@ -12,9 +12,9 @@ import pytest
 from profiles_for_tests import STRONG, write
 from test_nccl import INFINIBAND, SOCKET
 
-from kanstudy.study import preflight
-from kanstudy.study.allocation import Allocation
-from kanstudy.study.preflight import PreflightError, judge, summary
+from kanstudy.study.jobs import preflight
+from kanstudy.study.jobs.allocation import Allocation
+from kanstudy.study.jobs.preflight import PreflightError, judge, summary
 from kanstudy.study.profile import Profile, load_profile
 
 CLUSTER = '[cluster]\nnodes = 2\nranks_per_node = 2\ntime_limit = "01:00:00"\ncpus_per_task = 2\n'

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from kanstudy.spec import PointSpec
 from kanstudy.study.cluster import Cluster
+from kanstudy.study.jobs.slurm import SIGNAL_S
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import Profile
 from kanstudy.study.progress import duration
-from kanstudy.study.slurm import SIGNAL_S
 
 _PREFLIGHT_S = 60.0
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kanstudy.study.allocation import Allocation
 from kanstudy.study.cluster import read_cluster
+from kanstudy.study.jobs.allocation import Allocation
 
 VALUES = {"nodes": 1, "ranks_per_node": 2, "time_limit": "01:00:00"}
 

@@ -13,7 +13,7 @@ from profiles_for_tests import STRONG, write
 from kanstudy import cli
 from kanstudy.record import read_record
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MACHINE = '[machine]\ndevice = "cpu"\nworld_sizes = [1, 2]\nallow_oversubscription = true\n'
 CLUSTER = (
     '[cluster]\nnodes = 2\nranks_per_node = 1\ntime_limit = "01:00:00"\nenvironment = { GLOO_SOCKET_IFNAME = "lo" }\n'

@@ -14,8 +14,9 @@ from profiles_for_tests import STRONG, write
 from kanstudy import cli
 from kanstudy.record import Arm, Round, blank_record, write_record
 from kanstudy.spec import RunSpec, data_key
-from kanstudy.study import costs, experiments, launch, slurm, submission, submit
+from kanstudy.study import experiments, launch
 from kanstudy.study.cluster import read_cluster
+from kanstudy.study.jobs import costs, slurm, submission, submit
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import Profile, load_profile
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kanstudy.files import write_atomically
-from kanstudy.study import costs, slurm, submission
 from kanstudy.study.folder import opened
+from kanstudy.study.jobs import costs, slurm, submission
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import Profile, ProfileError, project_root
 from kanstudy.study.run_spec import data_files

@@ -14,7 +14,7 @@ from test_submit import CLUSTER, MACHINE, finish, plans_of
 
 from kanstudy import cli
 from kanstudy.record import Fault, read_record, record_path, write_record
-from kanstudy.study import collect, submission
+from kanstudy.study.jobs import collect, submission
 from kanstudy.study.profile import Profile, load_profile
 
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kanstudy.study import nccl
-from kanstudy.study.allocation import Allocation
 from kanstudy.study.faults import tail
+from kanstudy.study.jobs import nccl
+from kanstudy.study.jobs.allocation import Allocation
 from kanstudy.study.profile import Profile
 
 LIMIT_S = 60.0
