@@ -14,7 +14,7 @@ from kanstudy.record import Record
 
 _EXPLAINED = 0.5
 """Share of the variance of `serial_global` over rounds that the ranks' speeds must explain to be believed."""
-_STRAGGLER = 5.0
+_STRAGGLER = 10.0
 """Median absolute deviations, of what the ranks' speeds leave, beyond which a round does not count in that share: one
 straggler of a second among steps of milliseconds would hide every slow device."""
 
