@@ -4,7 +4,8 @@ A figure invites to pick its longest bar, so that the bounds must hold for all i
 (`kanstudy.analysis.statistics.simultaneous`).
 
 Heterogeneity is below 1 whatever the ranks do, since the slowest of several noisy blocks is slower than their mean: it
-counts only where the same ranks are slow round after round (Friedman's test).
+counts only where the same ranks are slow round after round (Friedman's test, at the n-th part of 5 % where n factors
+are shown).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _of_point(record: Record, found: Efficiency, bounds: dict[str, tuple[float, 
         return {"told": False, "factor": "", "sentence": f"no loss can be told from nothing: {why}"}
     values = {name: factor.value for name, factor in found.factors.items()}
     losses = [name for name, (_, high) in bounds.items() if high < 1 - NO_SPREAD]
-    by_turns = "heterogeneity" in losses and not slow_throughout(record)
+    by_turns = "heterogeneity" in losses and not slow_throughout(record, _BY_CHANCE / compared)
     if by_turns:
         losses.remove("heterogeneity")
     scope = scope_of(len(starts(record)), PairedArms(record).launches)
@@ -110,8 +111,8 @@ def _of_point(record: Record, found: Efficiency, bounds: dict[str, tuple[float, 
     }
 
 
-def slow_throughout(record: Record) -> bool:
-    """Whether some ranks, each alone, are slower than others round after round: Friedman's test at 5 %."""
+def slow_throughout(record: Record, level: float = _BY_CHANCE) -> bool:
+    """Whether some ranks, each alone, are slower than others round after round: Friedman's test at this level."""
     times = {
         (item.launch, item.index): metrics.rank_mean_step_times(item.rank_step_times_s)[np.argsort(item.active_ranks)]
         for item in record.arms["serial_local"].rounds
@@ -120,7 +121,7 @@ def slow_throughout(record: Record) -> bool:
     places = rankdata(means, axis=1)
     n, ranks = places.shape
     statistic = 12 * n / (ranks * (ranks + 1)) * float(((places.mean(axis=0) - (ranks + 1) / 2) ** 2).sum())
-    return bool(chi2.sf(statistic, ranks - 1) < _BY_CHANCE)
+    return bool(chi2.sf(statistic, ranks - 1) < level)
 
 
 def _why_none(record: Record, found: Efficiency, bounds: dict[str, tuple[float, float]]) -> str:

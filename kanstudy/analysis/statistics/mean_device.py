@@ -14,6 +14,9 @@ from kanstudy.record import Record
 
 _EXPLAINED = 0.5
 """Share of the variance of `serial_global` over rounds that the ranks' speeds must explain to be believed."""
+_STRAGGLER = 10.0
+"""Median absolute deviations, of what the ranks' speeds leave, beyond which a round does not count in that share: one
+straggler of a second among steps of milliseconds would hide every slow device."""
 
 
 def of_mean_device(record: Record, times_s: pd.DataFrame) -> pd.DataFrame:
@@ -34,14 +37,16 @@ def of_mean_device(record: Record, times_s: pd.DataFrame) -> pd.DataFrame:
                 relative.setdefault(rank, []).append(value)
     usual: dict[tuple[int, ...], float] = {(rank,): float(np.median(values)) for rank, values in relative.items()}
     slower = pd.Series([usual.get(ranks[key], np.nan) for key in times_s.index], times_s.index)
-    serial = np.log(times_s["serial_global"])
-    own = serial - np.log(times_s.drop(columns="serial_global")).mean(axis=1)  # free of the rounds' drift
-    if not _variance(own - slower) < (1 - _EXPLAINED) * _variance(own):  # so, too, where one is NaN
+    logs = pd.DataFrame(np.log(times_s.to_numpy()), times_s.index, times_s.columns)
+    serial = logs["serial_global"]
+    free = serial - logs.drop(columns="serial_global").mean(axis=1)  # of the rounds' drift
+    own, left = _within_launches(free), _within_launches(free - slower)
+    kept = np.abs(left) <= _STRAGGLER * np.median(np.abs(left))
+    if np.isnan(left).any() or not np.var(left[kept]) < (1 - _EXPLAINED) * np.var(own[kept]):
         return times_s
     return times_s.assign(serial_global=np.exp(serial - slower))
 
 
-def _variance(values: pd.Series) -> float:
-    """Over rounds, within launches: how launches differ says nothing of how ranks do."""
-    within = values - values.groupby(level="launch").transform("mean")
-    return float(np.var(within.to_numpy()))
+def _within_launches(values: pd.Series) -> np.ndarray:
+    """What rounds differ from their launch's median: how launches differ says nothing of how ranks do."""
+    return (values - values.groupby(level="launch").transform("median")).to_numpy()

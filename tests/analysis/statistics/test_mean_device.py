@@ -39,6 +39,16 @@ def test_launches_that_differ_hide_no_slow_device() -> None:
     assert (within.std() < 0.01 * within.mean()).all()
 
 
+def test_stragglers_hide_no_slow_device() -> None:
+    record = measured((1.0, 1.3, 1.0, 1.0), rounds=20, sd=0.01)
+    for place in (3, 11):
+        item = record.arms["serial_global"].rounds[place]
+        item.rank_step_times_s = [[10 * step for step in item.rank_step_times_s[0]]]
+    times = blocks(record).times_s
+    corrected = of_mean_device(record, times)["serial_global"]
+    assert corrected.drop([(0, 3), (0, 11)]).std() < 0.02 * corrected.median()
+
+
 def test_nothing_is_corrected_on_noise() -> None:
     for seed in range(20):
         point = make_point(world_size=2, block_s=0.05)
