@@ -20,6 +20,7 @@ OWN_OPTIONS = (
     *("--cpus-per-task", "--time", "--chdir", "--job-name", "--export"),
 )
 """Options of sbatch that the study sets itself, so that a profile may not."""
+_CLUSTERS = "--clusters"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,5 +146,10 @@ def _check_options(options: tuple[str, ...], where: str) -> None:
         name = option.partition("=")[0]
         if not re.fullmatch(r"--[a-z][a-z0-9-]*(=[^\n\0]*)?", option):
             raise ProfileError(f"{where} = {option!r}: must be an option as one word, such as --mem=0 or --exclusive")
+        if name == _CLUSTERS:  # or no other command of Slurm's would find the job
+            cluster = option.partition("=")[2] or "NAME"
+            raise ProfileError(
+                f"{where} = {option!r}: must not be one; for all of Slurm: export SLURM_CLUSTERS={cluster}"
+            )
         if name in OWN_OPTIONS:
             raise ProfileError(f"{where} = {option!r}: must not be one that the study sets itself ({name})")

@@ -101,7 +101,8 @@ def _first_rank(codes: dict[int, int], logs: dict[int, Path]) -> int | None:
     if first is not None:
         return first
     failed = [rank for rank, code in codes.items() if code != 0]
-    return min(failed, key=lambda rank: logs[rank].stat().st_mtime_ns if rank in logs else 0, default=None)
+    by_itself = [rank for rank in failed if codes[rank] != -signal.SIGTERM]
+    return min(by_itself or failed, key=lambda rank: logs[rank].stat().st_mtime_ns if rank in logs else 0, default=None)
 
 
 def _failure(reason: str, rank: int | None, log: Path) -> Failure:

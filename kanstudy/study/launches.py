@@ -88,6 +88,7 @@ class Launches:
                 return
             if failure.is_port_taken and progress.point_id is None and not port_was_taken:
                 port_was_taken = True
+                self._take_another_port()
                 continue
             if progress.point_id is None:  # nothing was begun: the others would fail in the same way
                 self._fail(left, spec, failure, None)
@@ -125,6 +126,11 @@ class Launches:
         if code is None:
             return progress, stalled(log_dir, log, progress.silent_s)
         return progress, None if code == 0 else first_failure(log_dir, log, code)
+
+    def _take_another_port(self) -> None:
+        """For a job's ranks, which meet at a port that is given; torchrun looks for a free one by itself."""
+        if self.allocation and "MASTER_PORT" in self.environment:
+            self.environment["MASTER_PORT"] = str(int(self.environment["MASTER_PORT"]) + 1)
 
     def _lacks(self, point: PointSpec, launch: int) -> bool:
         """Whether something of the point is to be measured in a launch; what is not timed in rounds is, in the last."""

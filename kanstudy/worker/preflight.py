@@ -23,8 +23,9 @@ from kanstudy.files import write_atomically
 from kanstudy.machine import affinity
 from kanstudy.worker import srun
 
-MEETING_S = 30
-"""Seconds that a rank waits for the others."""
+MEET_BY_S = 50.0
+"""Seconds after its start until which a rank waits for the others, which may still import torch from a slow disk."""
+_LEAST_WAIT_S = 5.0
 _PROBE_BYTES = 2**20
 _MESSAGES = (1, 2**18, 25 * 2**18)
 """Elements of 4 bytes in the all-reduces of GPUs, of which NCCL tells the algorithm."""
@@ -68,13 +69,13 @@ def look_with_torch(device: str) -> dict[str, Any]:
     return found
 
 
-def meet(device: str) -> float:
+def meet(device: str, wait_s: float) -> float:
     """Add up a one of every rank, through the CPU and on the device; seconds that the last sum took."""
     import torch
     import torch.distributed as dist
 
     backend = "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl"
-    dist.init_process_group(backend, timeout=timedelta(seconds=MEETING_S))
+    dist.init_process_group(backend, timeout=timedelta(seconds=wait_s))
     seconds = 0.0
     sums = [("cpu", 1), ("cpu", 1)]  # the first makes the connections
     if device == "cuda":
@@ -102,6 +103,7 @@ def tell(folder: Path, report: dict[str, Any]) -> None:
 
 def main() -> None:
     """Look, tell, meet, tell; and leave without tearing anything down."""
+    end = time.monotonic() + MEET_BY_S
     folder, results, device = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     srun.adopt(folder)
     report = look_around(results)
@@ -109,7 +111,7 @@ def main() -> None:
     try:
         report |= look_with_torch(device)
         tell(folder, report)
-        report["meeting_s"] = meet(device)
+        report["meeting_s"] = meet(device, max(_LEAST_WAIT_S, end - time.monotonic()))
     except Exception as error:
         traceback.print_exc()
         report["error"] = f"{type(error).__name__}: {error}".splitlines()[0]

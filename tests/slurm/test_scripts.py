@@ -46,3 +46,31 @@ def test_options_of_a_centre_are_not_in_the_scripts(name):
     assert not any(
         word in line for line in options for word in ("partition", "account", "gres", "gpus", "qos", "time=")
     )
+
+
+def environment_of_ranks(folder: Path, node: str) -> str:
+    """What the job starts and with which address, where scontrol tells `node` of the first node."""
+    run, commands = folder / "a run", folder / "bin"
+    run.mkdir()
+    commands.mkdir()
+    (commands / "scontrol").write_text(f'#!/bin/sh\n[ "$2" = hostnames ] && echo node7 && exit\n{node}\n')
+    (commands / "python").write_text('#!/bin/sh\necho "$MASTER_ADDR:$MASTER_PORT"\nprintf "%s\\n" "$@"\n')
+    for path in commands.iterdir():
+        path.chmod(0o755)
+    (run / "setup.sh").write_text(f"KANSTUDY_PYTHON='{commands / 'python'}'\n")
+    job = {"SLURM_JOB_ID": "71234", "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_JOB_NUM_NODES": "2"}
+    variables = job | {"SLURM_NTASKS_PER_NODE": "2", "PATH": f"{commands}:/usr/bin:/bin"}
+    command = ["bash", str(ROOT / "slurm" / "study.sbatch"), str(run)]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout
+
+
+def test_variables_reach_the_ranks_whatever_sbatch_was_told_to_export(tmp_path):
+    words = environment_of_ranks(tmp_path, 'echo "NodeName=node7 NodeAddr=10.0.0.7 State=UP "').splitlines()
+    assert words[0] == "10.0.0.7:21234"
+    assert words[3:5] == [str(tmp_path / "a run"), "--"]
+    assert "--export=ALL" in words[words.index("srun") :]
+    assert "--ntasks=4" in words
+
+
+def test_rank_0_is_found_by_name_where_nodes_are_private(tmp_path):
+    assert environment_of_ranks(tmp_path, "exit 1").startswith("node7:21234\n")

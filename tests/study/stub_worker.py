@@ -100,6 +100,8 @@ def main() -> None:
         return
     with open(results / "starts", "a") as file:
         file.write("start\n")
+    with open(results / "ports", "a") as file:
+        file.write(f"{os.environ.get('MASTER_PORT')}\n")
     tell(run, "started", world_size=run.world_size)
     go_wrong(run, faults.get("start", ""))
     if faults.get("rank1") == "kill":

@@ -46,6 +46,7 @@ def test_a_cluster_survives_json():
         ({"options": ["; rm -rf /"]}, "must be an option as one word"),
         ({"options": ["--nodes=3"]}, "must not be one that the study sets itself (--nodes)"),
         ({"report_options": ["--wrap=x"]}, "(--wrap)"),
+        ({"options": ["--clusters=gpu"]}, "export SLURM_CLUSTERS=gpu"),
         ({"setup": ["a\nb"]}, "must be one line an item"),
         ({"environment": {"A B": "1"}}, "'A B': must be a variable's name"),
         ({"environment": {"A": "1\n2"}}, "environment A = '1\\n2': must be text of one line"),

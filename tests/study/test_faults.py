@@ -190,3 +190,10 @@ def test_a_node_that_failed_is_the_reason(tmp_path):
     )
     logs.raised(0, "RuntimeError: Connection closed by peer", 1.0)
     assert (logs.failure().rank, logs.failure().reason) == (None, "node node2 failed")
+
+
+def test_a_rank_that_srun_ended_is_not_the_cause(tmp_path):
+    logs = Logs(tmp_path)
+    os.utime(logs.stderr(0), (1.0, 1.0))
+    logs.launcher.write_text("srun: error: n1: task 1: Exited with exit code 3\nsrun: error: n1: task 0: Terminated\n")
+    assert (logs.failure(143).rank, logs.failure(143).reason) == (1, "ended with exit code 3: words of rank 1")

@@ -218,6 +218,14 @@ def test_a_taken_port_is_tried_once_more(study):
     assert study.starts == 2
 
 
+def test_ranks_of_a_job_then_meet_at_another_port(study, monkeypatch):
+    monkeypatch.setenv("MASTER_PORT", "20007")
+    study.fault(start="port")
+    with pytest.raises(LaunchError, match="EADDRINUSE"):
+        study.run(command=None, allocation=Job("RUNNING"))
+    assert (study.results / "ports").read_text().split() == ["20007", "20008"]
+
+
 def test_a_command_that_cannot_be_run_is_a_failure(study):
     with pytest.raises(LaunchError, match="No module named"):
         study.run(command=lambda *_: [sys.executable, "-m", "kanstudy.no_such_worker"])

@@ -7,10 +7,12 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from kanstudy.worker import preflight
 from kanstudy.worker.preflight import look_around
 
 
@@ -66,3 +68,14 @@ def test_it_looks_around_without_torch(tmp_path, monkeypatch):
     assert (report["node"], report["address"], report["results_error"]) == ("node7", None, None)
     assert report["cores"] == sorted(os.sched_getaffinity(0))
     assert "lo" in report["interfaces"]
+
+
+def test_a_rank_waits_for_one_that_imports_slowly_and_not_beyond_the_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(preflight, "MEET_BY_S", 6.0)
+    monkeypatch.setattr(sys, "argv", ["x", str(tmp_path), str(tmp_path), "cpu"])
+    waits: list[float] = []
+    monkeypatch.setattr(preflight, "look_with_torch", lambda device: time.sleep(0.3) or {})
+    monkeypatch.setattr(preflight, "meet", lambda device, wait_s: waits.append(wait_s) or 0.1)
+    monkeypatch.setattr(preflight.os, "_exit", lambda code: None)
+    preflight.main()
+    assert 5.0 <= waits[0] < 5.8

@@ -18,6 +18,7 @@ import kanstudy
 from kanstudy.study import batch, folder, launch, provenance
 from kanstudy.study.jobs import preflight, slurm, submission
 from kanstudy.study.jobs.allocation import Allocation
+from kanstudy.study.profile import ProfileError
 from kanstudy.study.run_spec import environment
 
 MARGIN_S = 45.0
@@ -88,7 +89,7 @@ def main() -> None:
     place, _, *step = sys.argv[1:]
     try:
         run = submission.read(Path(place))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ProfileError) as error:
         print(f"{place}: not the folder of a run: {error}", file=sys.stderr)
         sys.exit(batch.BAD_INPUT)
     sys.exit(measure(run, step, os.environ["SLURM_JOB_ID"]))

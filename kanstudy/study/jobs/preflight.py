@@ -37,6 +37,7 @@ def check(allocation: Allocation, profile: Profile, results: Path, folder: Path,
     folder.mkdir(parents=True, exist_ok=True)
     arguments = ("-m", "kanstudy.worker.preflight", str(folder), str(results), profile.device)
     environment = environment | {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": nccl.SUBSYSTEMS}
+    environment.pop("NCCL_DEBUG_FILE", None)  # its words are read from the step's output
     end = time.monotonic() + LIMIT_S
     with (folder / "step.log").open("wb") as log:
         command = allocation.ranks(*arguments, options=["--label"])

@@ -5,6 +5,7 @@ Every command is a list of words, never a line for a shell. What Slurm answers t
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 from collections.abc import Sequence
@@ -14,10 +15,14 @@ from kanstudy.study.cluster import Cluster
 
 SIGNAL_S = 120
 """Seconds before its limit that a job is told to end; Slurm may do so a minute earlier."""
-WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED", "CONFIGURING")
+WAITING = (
+    *("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "SUSPENDED"),
+    *("CONFIGURING", "POWER_UP_NODE"),
+)
 LIVE = (*WAITING, "RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED")
 """States of a job that is not over."""
 _TIMEOUT_S = 60.0
+_JOB = re.compile(r"^(\d+)(?:;\S*)?$", re.MULTILINE)
 _LEFT = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)")
 
 
@@ -63,28 +68,33 @@ def report_command(cluster: Cluster, name: str, run: Path, script: Path, job: st
 def submit(command: Sequence[str]) -> str:
     """Submit, and return the job's number; `SlurmError` with Slurm's own words where it refuses."""
     answer = _ask(command)
-    job = answer.strip().splitlines()[-1].partition(";")[0] if answer.strip() else ""  # "id;cluster"
-    if not job.isdecimal():
+    numbers = _JOB.findall(answer)  # "id" or "id;cluster", beside what a centre's own filter prints
+    if not numbers:
         raise SlurmError(f"{command[0]} answered {answer.strip()!r}, which is no job's number")
-    return job
+    return str(numbers[-1])
+
+
+def queued(jobs: Sequence[str]) -> dict[str, str]:
+    """The state of each job that the queue still knows; `SlurmError` where it does not answer."""
+    try:
+        answer = _ask(["squeue", "--noheader", "--states=all", "--format=%i %T", "--jobs", ",".join(jobs)])
+    except SlurmError as error:
+        if "Invalid job id" in str(error):  # it has forgotten the only one
+            return {}
+        raise
+    return _states(answer, jobs)
 
 
 def states(jobs: Sequence[str]) -> dict[str, str]:
     """The state of each job, such as PENDING or RUNNING, from the queue or the accounting; not of those that neither
     knows any more."""
     found: dict[str, str] = {}
-    for command in (
-        ["squeue", "--noheader", "--states=all", "--format=%i %T"],
-        ["sacct", "--noheader", "--allocations", "--parsable2", "--format=JobID,State"],
-    ):
-        if missing := [job for job in jobs if job not in found]:
-            try:
-                answer = _ask([*command, "--jobs", ",".join(missing)])
-            except SlurmError:  # it has forgotten them, or there is no accounting
-                continue
-            for words in (line.replace("|", " ").split() for line in answer.splitlines()):
-                if len(words) > 1 and words[0] in missing:
-                    found[words[0]] = words[1]
+    with contextlib.suppress(SlurmError):
+        found |= queued(jobs)
+    if missing := [job for job in jobs if job not in found]:
+        command = ["sacct", "--noheader", "--allocations", "--parsable2", "--format=JobID,State"]
+        with contextlib.suppress(SlurmError):  # there is no accounting
+            found |= _states(_ask([*command, "--jobs", ",".join(missing)]), missing)
     return found
 
 
@@ -96,7 +106,7 @@ def state(job: str) -> str:
 def reason(job: str) -> str:
     """Why a job waits, in Slurm's word, such as Priority or Dependency; empty where the queue does not know it."""
     try:
-        return _ask(["squeue", "--noheader", "--jobs", job, "--format=%r"]).strip()
+        return _of_job(job, "%r")
     except SlurmError:
         return ""
 
@@ -104,7 +114,7 @@ def reason(job: str) -> str:
 def time_left_s(job: str) -> float | None:
     """Seconds until the job's time limit; None where it has none, or Slurm does not say."""
     try:
-        return parse_time_left(_ask(["squeue", "--noheader", "--jobs", job, "--format=%L"]))
+        return parse_time_left(_of_job(job, "%L"))
     except SlurmError:
         return None
 
@@ -116,6 +126,18 @@ def parse_time_left(text: str) -> float | None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
+
+
+def _states(answer: str, jobs: Sequence[str]) -> dict[str, str]:
+    """Job and state in each line of an answer; not of a job's steps, nor the name of a cluster above them."""
+    lines = (line.replace("|", " ").split() for line in answer.splitlines())
+    return {words[0]: words[1] for words in lines if len(words) > 1 and words[0] in jobs}
+
+
+def _of_job(job: str, what: str) -> str:
+    """What the queue says of one job; with SLURM_CLUSTERS the name of a cluster stands above it."""
+    lines = _ask(["squeue", "--noheader", "--jobs", job, f"--format={what}"]).splitlines()
+    return lines[-1].strip() if lines else ""
 
 
 def _accounting(cluster: Cluster) -> dict[str, object]:

@@ -23,7 +23,7 @@ from kanstudy.study import provenance
 from kanstudy.study.cluster import Cluster, cluster_from_dict
 from kanstudy.study.folder import states
 from kanstudy.study.plan import ExperimentPlan
-from kanstudy.study.profile import Profile, Study
+from kanstudy.study.profile import Profile, ProfileError, Study
 from kanstudy.study.series import Machine
 from kanstudy.study.strict import build
 
@@ -89,8 +89,14 @@ def write(plans: Mapping[str, ExperimentPlan], profile: Profile, results: Path, 
 
 
 def read(run: Path) -> Submission:
-    """What a run folder says; `OSError` or `ValueError` where it is none."""
-    values = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    """What a run folder says; `OSError`, or a `ProfileError` that names it, where it is none."""
+    try:
+        return _from_dict(json.loads((run / "run.json").read_text(encoding="utf-8")), run)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ProfileError(f"{run / 'run.json'}: not what kanstudy submit writes: {error}") from error
+
+
+def _from_dict(values: Mapping[str, Any], run: Path) -> Submission:
     where = f"{run / 'run.json'} cluster"
     profile = Profile(
         name=values["profile"],

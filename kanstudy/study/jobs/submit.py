@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kanstudy.files import write_atomically
+from kanstudy.study.cluster import Cluster
 from kanstudy.study.folder import opened
 from kanstudy.study.jobs import costs, slurm, submission
 from kanstudy.study.plan import ExperimentPlan
@@ -41,15 +42,29 @@ def submit(
 
     Data sets are prepared now, since compute nodes rarely reach the internet. A job that would write beside another
     waits for it. Raises `ProfileError` without a cluster, `SlurmError` with Slurm's own words, `FolderError` where
-    the results cannot be written.
+    the results cannot be written or another submission is under way.
     """
     if profile.cluster is None:
         raise ProfileError(f"{profile.path}: has no [cluster], and is measured here: kanstudy run")
-    study, report = scripts()
     left = submission.unfinished(plans, results)
     if not left:
         say("Every planned point has its final record: nothing is submitted")
         return None
+    with opened(results / submission.JOBS):  # of two at once, each would find the other's job not there
+        return _submit(left, plans, profile, profile.cluster, results, figures, say)
+
+
+def _submit(
+    left: Mapping[str, ExperimentPlan],
+    plans: Mapping[str, ExperimentPlan],
+    profile: Profile,
+    cluster: Cluster,
+    results: Path,
+    figures: Path,
+    say: Callable[[str], object],
+) -> submission.Submission | None:
+    """Submit what is left of the plans and is not in a job already."""
+    study, report = scripts()
     live = _live(results)
     for job, plans_of_job in live.items():
         left = _without(left, plans_of_job)
@@ -66,11 +81,11 @@ def submit(
     say(text)
     written = submission.write({name: plans[name] for name in left}, profile, results, figures, text)
     run = written.folder
-    commands = {"study": slurm.study_command(profile.cluster, profile.name, run, study, list(live))}
+    commands = {"study": slurm.study_command(cluster, profile.name, run, study, list(live))}
     _write_commands(run, commands)
     jobs = {"study": slurm.submit(commands["study"])}
     submission.write_jobs(run, jobs)
-    commands["report"] = slurm.report_command(profile.cluster, profile.name, run, report, jobs["study"])
+    commands["report"] = slurm.report_command(cluster, profile.name, run, report, jobs["study"])
     _write_commands(run, commands)
     try:
         jobs["report"] = slurm.submit(commands["report"])
@@ -84,9 +99,10 @@ def submit(
 
 
 def _live(results: Path) -> dict[str, Mapping[str, ExperimentPlan]]:
-    """The jobs that are queued or running on these results, and what each is to measure."""
+    """The jobs that are queued or running on these results, and what each is to measure; `SlurmError` where the queue
+    does not answer, lest they are submitted again."""
     jobs = {run: pair["study"] for run, pair in submission.read_jobs(results).items() if "study" in pair}
-    states = slurm.states(list(jobs.values())) if jobs else {}
+    states = slurm.queued(list(jobs.values())) if jobs else {}
     return {job: submission.read(run).plans for run, job in jobs.items() if states.get(job) in slurm.LIVE}
 
 

@@ -183,3 +183,10 @@ def test_it_ends_in_time(profile, tmp_path, monkeypatch):
     with pytest.raises(PreflightError, match="did not report"):
         check(profile, tmp_path, "import time; time.sleep(600)")
     assert time.monotonic() - start < 30
+
+
+def test_words_of_nccl_are_heard_though_a_profile_sends_them_to_a_file(profile, tmp_path):
+    code = "import os; assert 'NCCL_DEBUG_FILE' not in os.environ\n" + telling(tmp_path, 4)
+    allocation = Allocation(profile.cluster, step(code), lambda: "RUNNING")
+    environment = {"NCCL_DEBUG_FILE": "/tmp/nccl.%h.%p"}
+    preflight.check(allocation, profile, tmp_path / "r", tmp_path / "found", environment)

@@ -16,9 +16,10 @@ from kanstudy.record import Arm, Round, blank_record, write_record
 from kanstudy.spec import RunSpec, data_key
 from kanstudy.study import experiments, launch
 from kanstudy.study.cluster import read_cluster
+from kanstudy.study.folder import FolderBusyError, opened
 from kanstudy.study.jobs import costs, slurm, submission, submit
 from kanstudy.study.plan import ExperimentPlan
-from kanstudy.study.profile import Profile, load_profile
+from kanstudy.study.profile import Profile, ProfileError, load_profile
 
 MACHINE = '[machine]\ndevice = "cpu"\nworld_sizes = [1, 2, 4]\n'
 CLUSTER = '[cluster]\nnodes = 2\nranks_per_node = 2\ntime_limit = "01:00:00"\n'
@@ -279,3 +280,54 @@ def test_nothing_is_submitted_where_nothing_is_left(profile, stand_in):
     assert submit.submit(plans, profile, stand_in / "r", stand_in / "f", said.append) is None
     assert said == ["Every planned point has its final record: nothing is submitted"]
     assert not (stand_in / "sbatch.calls").exists()
+
+
+def test_a_job_is_not_submitted_again_where_the_queue_does_not_answer(profile, stand_in):
+    results = stand_in / "r"
+    submit.submit(plans_of(profile), profile, results, stand_in / "f", lambda line: None)
+    squeue = stand_in / "bin" / "squeue"
+    squeue.write_text("#!/bin/sh\necho 'slurm_load_jobs error: Socket timed out on send/recv operation' >&2\nexit 1\n")
+    with pytest.raises(slurm.SlurmError, match="Socket timed out"):
+        submit.submit(plans_of(profile), profile, results, stand_in / "f", lambda line: None)
+    assert len((stand_in / "sbatch.calls").read_text().splitlines()) == 2
+    squeue.write_text("#!/bin/sh\necho 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n")
+    assert submit.submit(plans_of(profile), profile, results, stand_in / "f", lambda line: None) is not None
+
+
+def test_an_accounting_that_has_lost_a_jobs_end_does_not_hinder(profile, stand_in):
+    submit.submit(plans_of(profile), profile, stand_in / "r", stand_in / "f", lambda line: None)
+    (stand_in / "sacct.answer").write_text("42|RUNNING\n")
+    assert submit.submit(plans_of(profile), profile, stand_in / "r", stand_in / "f", lambda line: None) is not None
+
+
+def test_of_two_submissions_at_once_one_is_refused(profile, stand_in):
+    with opened(stand_in / "r" / "jobs"), pytest.raises(FolderBusyError):
+        submit.submit(plans_of(profile), profile, stand_in / "r", stand_in / "f", lambda line: None)
+    assert not (stand_in / "sbatch.calls").exists()
+
+
+@pytest.mark.parametrize("answer", ["note: low priority\n42;gpu\n", "42\nCharged to account me: 7 hours\n"])
+def test_the_number_is_found_beside_what_a_centre_prints(stand_in, answer):
+    (stand_in / "sbatch.answer").write_text(answer)
+    assert slurm.submit(["sbatch"]) == "42"
+
+
+def test_of_several_clusters_the_name_above_the_answer_is_passed_over(stand_in):
+    (stand_in / "squeue.answer").write_text("CLUSTER: gpu\n1:00:00\n")
+    assert (slurm.time_left_s("42"), slurm.reason("42")) == (3600, "1:00:00")
+    (stand_in / "squeue.answer").write_text("CLUSTER: gpu\n42 RUNNING\n")
+    assert slurm.states(["42"]) == {"42": "RUNNING"}
+
+
+@pytest.mark.parametrize("state", ["SPECIAL_EXIT", "REQUEUE_HOLD", "POWER_UP_NODE"])
+def test_a_held_job_is_not_over(profile, stand_in, state):
+    submit.submit(plans_of(profile), profile, stand_in / "r", stand_in / "f", lambda line: None)
+    (stand_in / "squeue.answer").write_text(f"42 {state}\n")
+    assert submit.submit(plans_of(profile), profile, stand_in / "r", stand_in / "f", lambda line: None) is None
+
+
+@pytest.mark.parametrize("text", ["", '{"half', "[]", "{}", '{"profile": "x", "path": "x", "machine": 3}'])
+def test_a_folder_of_no_run_is_named(tmp_path, text):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(ProfileError, match=r"run\.json: not what kanstudy submit writes"):
+        submission.read(tmp_path)
