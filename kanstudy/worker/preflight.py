@@ -23,7 +23,7 @@ from kanstudy.files import write_atomically
 from kanstudy.machine import affinity
 from kanstudy.worker import srun
 
-MEET_BY_S = 50.0
+MEET_BY_S = 45.0
 """Seconds after its start until which a rank waits for the others, which may still import torch from a slow disk."""
 _LEAST_WAIT_S = 5.0
 _PROBE_BYTES = 2**20
