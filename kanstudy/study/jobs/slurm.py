@@ -6,9 +6,10 @@ Every command is a list of words, never a line for a shell. What Slurm answers t
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kanstudy.study.cluster import Cluster
@@ -23,6 +24,7 @@ LIVE = (*WAITING, "RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT",
 """States of a job that is not over."""
 _TIMEOUT_S = 60.0
 _JOB = re.compile(r"^(\d+)(?:;\S*)?$", re.MULTILINE)
+_NOT_OF_A_JOB = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 _LEFT = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)")
 
 
@@ -67,11 +69,19 @@ def report_command(cluster: Cluster, name: str, run: Path, script: Path, job: st
 
 def submit(command: Sequence[str]) -> str:
     """Submit, and return the job's number; `SlurmError` with Slurm's own words where it refuses."""
-    answer = _ask(command)
+    answer = _ask(command, environment())
     numbers = _JOB.findall(answer)  # "id" or "id;cluster", beside what a centre's own filter prints
     if not numbers:
         raise SlurmError(f"{command[0]} answered {answer.strip()!r}, which is no job's number")
     return str(numbers[-1])
+
+
+def environment() -> dict[str, str]:
+    """This process's variables for a job. Those of a job that it runs in itself, such as SLURM_NTASKS in a notebook on
+    a compute node, would be taken for the new one's."""
+    if "SLURM_JOB_ID" not in os.environ:
+        return dict(os.environ)
+    return {name: os.environ[name] for name in os.environ if name in _NOT_OF_A_JOB or not name.startswith("SLURM_")}
 
 
 def queued(jobs: Sequence[str]) -> dict[str, str]:
@@ -153,10 +163,10 @@ def _pattern(path: Path) -> str:
     return f"{str(path.parent).replace('%', '%%')}/{path.name}"
 
 
-def _ask(command: Sequence[str]) -> str:
+def _ask(command: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
+            command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False, env=variables
         )
     except FileNotFoundError as error:
         raise SlurmError(f"{command[0]}: not found: submit on a login node of the cluster") from error

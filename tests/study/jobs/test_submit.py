@@ -331,3 +331,13 @@ def test_a_folder_of_no_run_is_named(tmp_path, text):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(ProfileError, match=r"run\.json: not what kanstudy submit writes"):
         submission.read(tmp_path)
+
+
+def test_a_job_that_is_submitted_from_within_another_does_not_inherit_its_size(stand_in, monkeypatch):
+    (stand_in / "bin" / "sbatch").write_text(f"#!/bin/sh\nenv > {stand_in}/variables\necho 42\n")
+    variables = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_CONF": "/etc/s", "SBATCH_ACCOUNT": "me"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert slurm.submit(["sbatch"]) == "42"
+    kept = [line for line in (stand_in / "variables").read_text().splitlines() if line.startswith(("SLURM_", "SB"))]
+    assert sorted(kept) == ["SBATCH_ACCOUNT=me", "SLURM_CONF=/etc/s"]
