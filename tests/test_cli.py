@@ -256,6 +256,8 @@ subprocess.run([sys.executable, '-c', 'import time; time.sleep(300)'], stderr=su
 """
     replace_cell(project, make_notebook, "01_strong_scaling", child)
     code_to_run = f"""
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background has it ignored
 from pathlib import Path
 from kanstudy.study import profile
 profile.project_root = lambda: Path({str(project)!r})
