@@ -54,11 +54,12 @@ class Sandbox:
 
     def kill_node(self, node: str) -> None:
         """Power off: everything that runs on the node is gone at once; then Slurm notices."""
+        conf = str(self.folder / "slurm.conf")  # another sandbox may have nodes of these names
         for process in psutil.process_iter():
             try:
-                is_there = process.environ().get("SLURMD_NODENAME") == node
-                is_there = is_there or (process.name() == "slurmd" and node in process.cmdline())
-                if is_there or (process.name() == "slurmstepd" and _is_below(process, node)):
+                is_there = _is_on(process, node, conf)
+                is_there = is_there or (process.name() == "slurmd" and {node, conf} <= set(process.cmdline()))
+                if is_there or (process.name() == "slurmstepd" and _is_below(process, node, conf)):
                     process.kill()
             except psutil.Error:
                 continue
@@ -76,9 +77,14 @@ class Sandbox:
             time.sleep(0.2)
 
 
-def _is_below(process: psutil.Process, node: str) -> bool:
+def _is_on(process: psutil.Process, node: str, conf: str) -> bool:
+    variables = process.environ()
+    return variables.get("SLURMD_NODENAME") == node and variables.get("SLURM_CONF") == conf
+
+
+def _is_below(process: psutil.Process, node: str, conf: str) -> bool:
     """Whether a step's daemon belongs to a node: it has children there, or was started by its slurmd."""
-    return any(child.environ().get("SLURMD_NODENAME") == node for child in process.children())
+    return any(_is_on(child, node, conf) for child in process.children())
 
 
 def why_not() -> str:
