@@ -25,7 +25,7 @@ from kanstudy.model.reference import kan_linear
 from kanstudy.model.scratch import Chunk, Scratch, writable
 
 FEWEST_ROWS, MOST_ROWS = 128, 1024
-"""Rows of a chunk. In fewer the product's own packing of the weight shows, more buy nothing."""
+"""Rows of a chunk. In fewer the product's own packing of the weight shows; more were not measured."""
 FEWEST_MULTIPLICATIONS = 10**8
 """A product, about 2 ms on a core, below which waking threads costs more than sharing brings."""
 BUFFER_ELEMENTS = 3 * 2**19
