@@ -29,6 +29,8 @@ def wait_for(condition) -> None:
 
 
 def mark_of(process) -> str:
+    """The mark, once the process is there: between fork and exec its environment is empty or still its parent's."""
+    wait_for(lambda: MARK in psutil.Process(process.pid).environ())
     return psutil.Process(process.pid).environ()[MARK]
 
 
