@@ -17,10 +17,11 @@ from kanstudy.analysis.attribution.decomposition import attribution
 from kanstudy.analysis.controls import HIGHER, LOWER, NO_DIFFERENCE, UNTOLD, Pair, controls, per_round
 from kanstudy.analysis.controls_words import CLAIM, CONTROLS, sentence, sentences
 from kanstudy.analysis.guidelines import guidelines
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.noise import Noise
+from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.plots.controls import controls as figure_of
 from kanstudy.analysis.published import compare
-from kanstudy.analysis.simulation.machine_model import MachineModel
-from kanstudy.analysis.simulation.noise import Noise
 from kanstudy.analysis.simulation.simulate import simulate, truth
 from kanstudy.analysis.tables.view import view
 from kanstudy.record import Record
@@ -31,9 +32,7 @@ WIDTHS = (32, 64, 64, 1)
 SEED = 1  # one interval in twenty misses: that of seed 0 does
 PAIR = {"experiment": "communication_overhead", "arms": ("ddp_noop", "ddp")}
 THREE = {"arms": ("serial_global", "ddp_noop", "ddp")}
-MACHINE = MachineModel(
-    link_latency_s=1e-3, link_bytes_per_s=2e8, launch_s=1e-3, contention=0.1, noise=Noise(block_sd=0.01)
-)
+MACHINE = MachineModel(network=one_node(1e-3, 2e8), launch_s=1e-3, contention=0.1, noise=Noise(block_sd=0.01))
 
 
 def mlp(**changes) -> dict:
@@ -68,9 +67,7 @@ def only_row(records: list[Record]) -> pd.Series:
 
 
 def slower_link(times: float) -> MachineModel:
-    return replace(
-        MACHINE, link_latency_s=times * MACHINE.link_latency_s, link_bytes_per_s=MACHINE.link_bytes_per_s / times
-    )
+    return replace(MACHINE, network=one_node(times * 1e-3, 2e8 / times))
 
 
 def test_equal_exposed_time_is_no_difference_and_the_sentence_bounds_it() -> None:
@@ -102,7 +99,7 @@ def test_a_longer_step_has_a_smaller_share_of_equal_milliseconds_and_decides_not
     row = only_row(beside(slow, MACHINE))
     assert (row["verdict"], row["verdict_overhead"]) == (NO_DIFFERENCE, LOWER)
     assert row["step_ratio"] > 2
-    higher = only_row(beside(replace(slow, link_latency_s=3e-3), MACHINE))
+    higher = only_row(beside(replace(slow, network=one_node(3e-3, 2e8)), MACHINE))
     assert higher["verdict"] == HIGHER
     assert "not known to be equally long, so that this alone decides nothing" in sentence(higher)
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanstudy.analysis import plots
-from kanstudy.analysis.simulation.machine_model import MachineModel
-from kanstudy.analysis.simulation.noise import Noise
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.analysis.steadiness import COLUMNS, holm, notable, outliers, rounds, sentences, steadiness
 from kanstudy.analysis.tables import layouts

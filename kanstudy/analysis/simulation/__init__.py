@@ -1,1 +1,1 @@
-"""A machine that is not there: its cost model, its noise, and records of it with their truth."""
+"""Records of a machine that is not there, drawn from its cost model with their truth."""

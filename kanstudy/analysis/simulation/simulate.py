@@ -13,7 +13,7 @@ import numpy as np
 
 from kanstudy.analysis import metrics
 from kanstudy.analysis.attribution.chain import links
-from kanstudy.analysis.simulation.machine_model import MachineModel, flops_per_row, gradient_buckets, layer_bytes
+from kanstudy.analysis.machine_model.model import MachineModel, flops_per_row, gradient_buckets, layer_bytes
 from kanstudy.analysis.statistics.blocks import CHAIN
 from kanstudy.analysis.statistics.intervals import seed_of
 from kanstudy.analysis.statistics.paired_arms import WITHIN
@@ -223,7 +223,10 @@ def _instrument(record: Record, point: PointSpec, machine: MachineModel) -> None
     record.flops_per_sample = float(flops_per_row(point))
     for size in point.allreduce_bytes:
         record.allreduce.append(
-            AllReduce(message_bytes=size, times_s=[machine.allreduce_s(size, p)] * _ALLREDUCE_REPEATS)
+            AllReduce(
+                message_bytes=size,
+                times_s=[machine.network.allreduce_s(size, machine.layout(point))] * _ALLREDUCE_REPEATS,
+            )
         )
     for name, arm in record.arms.items():
         ranks = [0] if name == "serial_global" else list(range(p))

@@ -7,7 +7,8 @@ from fabricate import make_point, make_record
 from kanstudy.analysis import estimates
 from kanstudy.analysis.communication import overlap
 from kanstudy.analysis.communication.blocking import blocking
-from kanstudy.analysis.simulation.machine_model import MachineModel
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.analysis.tables.view import shown
@@ -33,10 +34,10 @@ def simulated(machine: MachineModel, **point) -> tuple:
 @pytest.mark.parametrize("bandwidth", [2e7, 1e8, 1e9])
 @pytest.mark.parametrize("cap", [SMALL_CAP, 25.0])
 def test_a_machine_whose_link_works_beside_it_hides_what_the_timeline_predicts(bandwidth: float, cap: float) -> None:
-    machine = MachineModel(link_latency_s=2e-5, link_bytes_per_s=bandwidth)
+    machine = MachineModel(network=one_node(2e-5, bandwidth))
     spec, record = simulated(machine, bucket_cap_mb=cap)
     (row,) = overlap.overlap([record]).to_dict("records")
-    total = sum(machine.allreduce_s(size, 4) for size in record.arms["ddp"].bucket_bytes)
+    total = sum(machine.network.allreduce_s(size, (4,)) for size in record.arms["ddp"].bucket_bytes)
     backward = machine.arm_phases_s(spec, "ddp")[1]
     exposed = float(machine.exposed_s(spec, np.array(backward)))
     assert row["blocking_ms"] == pytest.approx(1e3 * total)
@@ -52,7 +53,7 @@ def test_a_machine_whose_link_works_beside_it_hides_what_the_timeline_predicts(b
 
 
 def test_intervals_of_the_difference_hold_both_measurements() -> None:
-    machine = MachineModel(link_latency_s=2e-5, link_bytes_per_s=1e8)
+    machine = MachineModel(network=one_node(2e-5, 1e8))
     _, record = simulated(machine)
     (clean,) = overlap.overlap([record]).to_dict("records")
     rng = np.random.default_rng(0)

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from kanstudy.analysis.dose_response.on_paper import on_paper
-from kanstudy.analysis.simulation.machine_model import MachineModel
-from kanstudy.analysis.simulation.noise import Noise
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.noise import Noise
+from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.injection import OWN_FACTOR, Injection
 from kanstudy.record import Record
@@ -19,8 +20,7 @@ MACHINE = MachineModel(
     launch_s=3e-4,
     contention=0.03,
     ddp_s=2e-4,
-    link_latency_s=1e-4,
-    link_bytes_per_s=1e9,
+    network=one_node(1e-4, 1e9),
     rank_slowness=(1.0, 1.02),
     noise=Noise(step_sd=0.02, block_sd=0.004, drift_per_round=0.002),
 )

@@ -14,7 +14,8 @@ from kanstudy.analysis.attribution.decomposition import efficiency
 from kanstudy.analysis.dose_response.cause import DATA_WAIT, EFFECTS, Cause
 from kanstudy.analysis.dose_response.on_paper import on_paper
 from kanstudy.analysis.dose_response.responses import DoseResponse, dose_response, load
-from kanstudy.analysis.simulation.noise import Noise
+from kanstudy.analysis.machine_model.noise import Noise
+from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.injection import DECK, OWN_FACTOR, Injection
 from kanstudy.record import write_record
@@ -117,7 +118,7 @@ def test_what_cannot_be_used_is_listed_with_the_reason() -> None:
 def test_on_an_even_machine_a_cause_moves_its_own_factor_alone(cause: str) -> None:
     """Without noise and other losses, in closed form: T + x on the links from the cause's own on."""
     point = plain_point()
-    (plain,) = simulate([point], dataclasses.replace(SILENT, link_latency_s=0.0), rounds=4)
+    (plain,) = simulate([point], dataclasses.replace(SILENT, network=one_node(0.0, 1e9)), rounds=4)
     step = sum(SILENT.phases_s(point, point.local_batch_size))
     dose = 0.3
     factors = efficiency(on_paper(plain, Injection(cause, dose), step)).factors

@@ -7,9 +7,10 @@ import pytest
 from fabricate import make_point, make_record
 
 from kanstudy.analysis import estimates, plots
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.scaling_laws import fits
 from kanstudy.analysis.scaling_laws.models import ALPHA_BETA, AMDAHL, GUSTAFSON, USL
-from kanstudy.analysis.simulation.machine_model import MachineModel
 from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.analysis.tables.view import shown
 
@@ -143,7 +144,7 @@ def test_two_cores_refuse_every_scaling_law_and_say_so() -> None:
 
 
 def test_records_of_a_simulated_machine_are_fitted_and_give_back_its_link() -> None:
-    machine = MachineModel(link_latency_s=2e-5, link_bytes_per_s=1e9, launch_s=2e-4)
+    machine = MachineModel(network=one_node(2e-5, 1e9), launch_s=2e-4)
     messages = tuple(2**n for n in range(10, 25, 2))
     points = [
         make_point(world_size=p, global_batch_size=4096, allreduce_bytes=messages if p > 1 else ()) for p in SIZES
@@ -178,7 +179,7 @@ def test_what_does_not_shrink_with_the_batch_is_amdahls_serial_fraction() -> Non
 
 def test_contention_and_a_ring_s_latency_are_those_of_the_universal_law() -> None:
     """T(p) = T1/p (1 + c (p - 1)) + 2 (p - 1) α, so that σ = c and κ = 2 α/T1, and Amdahl's law cannot follow."""
-    machine = MachineModel(contention=0.02, link_latency_s=1e-5)
+    machine = MachineModel(contention=0.02, network=one_node(1e-5))
     step_s = sum(machine.phases_s(make_point(world_size=1, global_batch_size=4096), 4096))
     found = strong_of(machine)
     universal = found["USL"].fit

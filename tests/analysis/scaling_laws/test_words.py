@@ -6,9 +6,10 @@ import pandas as pd
 from fabricate import make_point, make_record
 
 from kanstudy.analysis import estimates
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.scaling_laws import fits
 from kanstudy.analysis.scaling_laws.words import sentences
-from kanstudy.analysis.simulation.machine_model import MachineModel
 from kanstudy.analysis.simulation.simulate import simulate
 
 
@@ -24,7 +25,7 @@ def test_on_two_cores_the_sentence_says_why_no_law_is_fitted() -> None:
 
 
 def test_laws_are_told_with_their_parameters_and_compared() -> None:
-    machine = MachineModel(contention=0.02, link_latency_s=1e-5)
+    machine = MachineModel(contention=0.02, network=one_node(1e-5))
     points = [make_point(world_size=p, global_batch_size=4096) for p in (1, 2, 4, 8, 16, 32, 64)]
     strong = estimates.strong(simulate(points, machine, rounds=6))
     (said,) = sentences(fits.table(fits.strong(strong)), strong)

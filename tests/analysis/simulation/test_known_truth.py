@@ -15,8 +15,9 @@ from kanstudy.analysis.attribution.decomposition import attribution, efficiency
 from kanstudy.analysis.attribution.identity import identity_check
 from kanstudy.analysis.attribution.verdict import verdicts
 from kanstudy.analysis.guidelines import guidelines
-from kanstudy.analysis.simulation.machine_model import MachineModel, gradient_buckets
-from kanstudy.analysis.simulation.noise import Noise
+from kanstudy.analysis.machine_model.model import MachineModel, gradient_buckets
+from kanstudy.analysis.machine_model.noise import Noise
+from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.simulation.simulate import simulate, truth
 from kanstudy.analysis.statistics.intervals import Estimate
 from kanstudy.analysis.statistics.paired_arms import PairedArms
@@ -34,7 +35,7 @@ CAUSES: dict[str, dict] = {
     "contention": {"contention": 0.1},
     "ddp": {"ddp_s": 1e-3},
     "synchronisation": {"noise": replace(QUIET, step_sd=JITTER)},
-    "data_movement": {"link_latency_s": 1e-4, "link_bytes_per_s": 5e8},
+    "data_movement": {"network": one_node(1e-4, 5e8)},
 }
 EVERYTHING = {name: value for cause in CAUSES.values() for name, value in cause.items()}
 SUPERLINEAR = EVERYTHING | {"cache_rows": 400, "spill_factor": 1.5}
@@ -185,12 +186,12 @@ def test_overlap_hides_what_backward_outlasts_and_blocking_messages_are_another_
     """Three buckets: the last is exposed whole, the others only where the link is too slow for backward."""
     buckets = gradient_buckets(point(p, bucket_cap_mb=0.001))
     assert len(buckets) == 3
-    fast = MachineModel(link_bytes_per_s=1e10, noise=QUIET)
-    slow = replace(fast, link_bytes_per_s=2e7)
+    fast = MachineModel(network=one_node(bytes_per_s=1e10), noise=QUIET)
+    slow = replace(fast, network=one_node(bytes_per_s=2e7))
     for model in (fast, slow):
         spec = point(p, bucket_cap_mb=0.001, allreduce_bytes=(1024, 2**22), **PAIR)
         row = estimates.overhead([record_of(spec, model, rounds=30)]).iloc[0]
-        first, middle, last = (model.allreduce_s(size, p) for size in buckets)
+        first, middle, last = (model.network.allreduce_s(size, (p,)) for size in buckets)
         backward = model.phases_s(spec, spec.local_batch_size)[1]
         exposed = max(0.0, middle - backward * buckets[-1] / sum(buckets)) + last
         assert row["total_comm_s"] == pytest.approx(first + middle + last, rel=1e-6)

@@ -14,8 +14,9 @@ from kanstudy.analysis import estimates, guidelines, plots, results
 from kanstudy.analysis.attribution.decomposition import attribution
 from kanstudy.analysis.attribution.verdict import verdicts
 from kanstudy.analysis.captions import caption
-from kanstudy.analysis.simulation.machine_model import MachineModel, gradient_buckets, layer_bytes, spread_ranks
-from kanstudy.analysis.simulation.noise import Noise, autocorrelated
+from kanstudy.analysis.machine_model.model import MachineModel, gradient_buckets, layer_bytes, spread_ranks
+from kanstudy.analysis.machine_model.noise import Noise, autocorrelated
+from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.simulation.simulate import chain_times, simulate, truth
 from kanstudy.analysis.statistics.blocks import blocks
 from kanstudy.analysis.statistics.intervals import seed_of
@@ -31,7 +32,7 @@ NOISY = Noise(
 )  # fmt: skip
 MACHINE = MachineModel(
     name="two sockets", launch_s=1e-3, optimizer_s_per_parameter=1e-8, cache_rows=600, spill_factor=1.3,
-    rank_slowness=(1.0, 1.05), contention=0.1, ddp_s=2e-4, link_latency_s=5e-5, link_bytes_per_s=1e9, noise=NOISY,
+    rank_slowness=(1.0, 1.05), contention=0.1, ddp_s=2e-4, network=one_node(5e-5, 1e9), noise=NOISY,
 )  # fmt: skip
 
 
@@ -193,19 +194,19 @@ def test_buckets_are_those_that_torch_made(repository: Path) -> None:
 )
 def test_the_last_bucket_is_never_hidden(cap: float, p: int, backward: float, latency: float, bandwidth: float) -> None:
     (point,) = points((p,), bucket_cap_mb=cap)
-    machine = MachineModel(link_latency_s=latency, link_bytes_per_s=bandwidth)
-    times = [machine.allreduce_s(size, p) for size in gradient_buckets(point)]
+    machine = MachineModel(network=one_node(latency, bandwidth))
+    times = [machine.network.allreduce_s(size, (p,)) for size in gradient_buckets(point)]
     exposed, longer = (float(machine.exposed_s(point, np.array(w))) for w in (backward, 2 * backward))
     assert times[-1] * (1 - 1e-9) - 1e-12 <= exposed <= sum(times) + 1e-12
     assert longer <= exposed + 1e-12, "a longer backward hides more"
 
 
 def test_one_rank_moves_nothing_and_all_reduce_follows_the_ring() -> None:
-    machine = MachineModel(link_latency_s=1e-4, link_bytes_per_s=1e9)
-    assert machine.allreduce_s(1e6, 1) == 0
-    assert machine.allreduce_s(1e6, 4) == pytest.approx(6e-4 + 1.5e-3)
+    machine = MachineModel(network=one_node(1e-4, 1e9))
+    assert machine.network.allreduce_s(1e6, (1,)) == 0
+    assert machine.network.allreduce_s(1e6, (4,)) == pytest.approx(6e-4 + 1.5e-3)
     assert float(machine.exposed_s(make_point(world_size=1, sync_buffers=True), np.array(0.1))) == 0
-    assert machine.broadcast_s(1e6, 8) == pytest.approx(3 * (1e-4 + 1e-3))
+    assert machine.network.broadcast_s(1e6, (8,)) == pytest.approx(3 * (1e-4 + 1e-3))
 
 
 def test_bursts_are_seen_by_the_rule_of_disturbed_rounds() -> None:

@@ -18,8 +18,9 @@ from fabricate import make_point
 
 from kanstudy.analysis import metrics
 from kanstudy.analysis.attribution.chain import FACTORS
-from kanstudy.analysis.simulation.machine_model import MachineModel
-from kanstudy.analysis.simulation.noise import Noise
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.noise import Noise
+from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.simulation.simulate import chain_times, draw, simulate, truth
 from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.launches import between_launches
@@ -41,7 +42,7 @@ SCENARIOS = {
     "autocorrelation 0.2": Noise(**BLOCKS, block_correlation=0.2),
     "autocorrelation 0.4": Noise(**BLOCKS, block_correlation=0.4),
 }
-MACHINE = {"launch_s": 1e-3, "contention": 0.1, "ddp_s": 3e-4, "link_latency_s": 5e-5, "link_bytes_per_s": 1e9}
+MACHINE = {"launch_s": 1e-3, "contention": 0.1, "ddp_s": 3e-4, "network": one_node(5e-5, 1e9)}
 POINT = make_point(world_size=2, block_s=0.4)
 RATIOS = {"efficiency": ("serial_global", "ddp")} | {name: pair for name, pair in FACTORS.items() if name != "ddp"}
 """Scales (1/p) cancel between estimate and truth."""

@@ -13,8 +13,8 @@ from kanstudy.analysis.attribution.decomposition import efficiency
 from kanstudy.analysis.attribution.verdict import verdicts
 from kanstudy.analysis.captions import caption
 from kanstudy.analysis.estimates import strong
-from kanstudy.analysis.simulation.machine_model import MachineModel
-from kanstudy.analysis.simulation.noise import Noise
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.simulation.simulate import simulate, truth
 from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.launches import between_launches

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from test_coverage import BLOCKS, DRAWS, HIGHEST, LOWEST, MACHINE, POINT, SCENARIOS, Vectorised, stacked
 
-from kanstudy.analysis.simulation.machine_model import MachineModel
-from kanstudy.analysis.simulation.noise import Noise
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.simulation.simulate import chain_times, draw, simulate, truth
 from kanstudy.analysis.statistics import intervals
 from kanstudy.stopping import LOOKS, half_width, log_ratios

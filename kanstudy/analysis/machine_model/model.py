@@ -17,7 +17,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from kanstudy.analysis.simulation.noise import Noise
+from kanstudy.analysis.machine_model.noise import Noise
+from kanstudy.analysis.network.network import Network
 from kanstudy.sizes import kan_flops_per_sample, kan_terms, mlp_flops_per_sample
 from kanstudy.spec import PointSpec
 
@@ -36,7 +37,7 @@ class MachineModel:
     - `cache_rows`: rows of a step up to which a row costs its nominal time (None: always), `spill_factor` beyond;
     - `contention`: p ranks at once are 1 + contention·(p - 1) times slower than one alone;
     - `ddp_s`: DDP's own work a step within backward, s;
-    - `link_latency_s`, `link_bytes_per_s`: α and bandwidth of one step of a ring;
+    - `ranks_per_node` (None: all ranks are on one node), `network`: between them;
     - `memory_bytes`: a rank's memory (None: unlimited); `noise`: all that is random.
 
     Raises `ValueError` naming field, value and what is allowed.
@@ -51,28 +52,28 @@ class MachineModel:
     rank_slowness: tuple[float, ...] = (1.0,)
     contention: float = 0.0
     ddp_s: float = 0.0
-    link_latency_s: float = 0.0
-    link_bytes_per_s: float = math.inf
+    ranks_per_node: int | None = None
+    network: Network = field(default_factory=Network)
     memory_bytes: float | None = None
     noise: Noise = field(default_factory=Noise)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rank_slowness", tuple(self.rank_slowness))
-        positive = ("flops_per_s", "link_bytes_per_s", "spill_factor", "cache_rows", "memory_bytes")
-        unlimited = ("cache_rows", "memory_bytes")
+        positive = ("flops_per_s", "spill_factor", "cache_rows", "memory_bytes", "ranks_per_node")
+        unlimited = ("cache_rows", "memory_bytes", "ranks_per_node")
         for item in fields(self):
             value = getattr(self, item.name)
-            if item.name in ("name", "noise", "rank_slowness") or (item.name in unlimited and value is None):
+            if item.name in ("name", "noise", "network", "rank_slowness") or (item.name in unlimited and value is None):
                 continue
             if item.name in positive:
-                infinite = item.name == "link_bytes_per_s" and value == math.inf
-                _require((_is_finite(value) and value > 0) or infinite, item.name, value, "a number > 0")
+                _require(_is_finite(value) and value > 0, item.name, value, "a number > 0")
             else:
                 _require(_is_finite(value) and value >= 0, item.name, value, "a number >= 0")
         slowness = self.rank_slowness
         good = bool(slowness) and all(_is_finite(value) and value > 0 for value in slowness)
         _require(good, "rank_slowness", slowness, "at least one number > 0")
         _require(isinstance(self.noise, Noise), "noise", self.noise, "a Noise")
+        _require(isinstance(self.network, Network), "network", self.network, "a Network")
 
     def slowness(self, p: int) -> np.ndarray:
         """How many times slower than the nominal device each of p ranks is (p,)."""
@@ -96,13 +97,11 @@ class MachineModel:
         own = self.ddp_s if arm.startswith("ddp") else 0.0
         return crowding * forward, crowding * backward + own, crowding * optimizer
 
-    def allreduce_s(self, message_bytes: float, p: int) -> float:
-        """A ring all-reduce, 2(p-1)·α + 2(p-1)/p · S/B, s (Thakur, Rabenseifner & Gropp 2005)."""
-        return 2 * (p - 1) * (self.link_latency_s + message_bytes / p / self.link_bytes_per_s)
-
-    def broadcast_s(self, message_bytes: float, p: int) -> float:
-        """A binomial-tree broadcast, ⌈log2 p⌉·(α + S/B), s (Thakur, Rabenseifner & Gropp 2005)."""
-        return math.ceil(math.log2(p)) * (self.link_latency_s + message_bytes / self.link_bytes_per_s)
+    def layout(self, point: PointSpec) -> tuple[int, ...]:
+        """How many of the point's ranks lie on each of its nodes, filled node after node."""
+        per_node = self.ranks_per_node or point.world_size
+        full, rest = divmod(point.world_size, per_node)
+        return (per_node,) * full + ((rest,) if rest else ())
 
     def exposed_s(self, point: PointSpec, backward_s: np.ndarray) -> np.ndarray:
         """What a DDP step takes beyond its computation where the slowest rank's backward takes `backward_s`.
@@ -110,12 +109,12 @@ class MachineModel:
         A bucket leaves when the slowest rank has it ready and the one before has arrived (one stream). Gradients are
         ready in proportion to the work behind them; the last bucket with the end of backward, so it is never hidden.
         """
-        buckets, p = gradient_buckets(point), point.world_size
+        buckets, layout = gradient_buckets(point), self.layout(point)
         ready = np.cumsum(buckets) / sum(buckets)
         arrived: np.ndarray = np.zeros_like(backward_s)
         for share, size in zip(ready, buckets, strict=True):
-            arrived = np.maximum(arrived, share * backward_s) + self.allreduce_s(size, p)
-        buffers = self.broadcast_s(buffer_bytes(point), p) if point.sync_buffers else 0.0
+            arrived = np.maximum(arrived, share * backward_s) + self.network.allreduce_s(size, layout)
+        buffers = self.network.broadcast_s(buffer_bytes(point), layout) if point.sync_buffers else 0.0
         return arrived - backward_s + buffers
 
     def peak_memory_bytes(self, point: PointSpec, arm: str) -> int:
