@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from tiny import ROWS
 
-from kanstudy.spec import PointSpec, RunSpec, data_key, to_json
+from kanstudy.run_spec import RunSpec, data_key, to_json
+from kanstudy.spec import PointSpec
 
 
 @pytest.fixture(scope="session")
