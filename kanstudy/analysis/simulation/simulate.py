@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kanstudy.analysis import metrics
-from kanstudy.analysis.attribution.chain import links
+from kanstudy.analysis.machine_model.expected import Expected, of_times
 from kanstudy.analysis.machine_model.model import MachineModel, flops_per_row, gradient_buckets, layer_bytes
 from kanstudy.analysis.statistics.blocks import CHAIN
 from kanstudy.analysis.statistics.intervals import seed_of
@@ -39,25 +39,6 @@ class Blocks:
     order: np.ndarray
 
 
-@dataclass(frozen=True)
-class Truth:
-    """What is to be found at a point: `times_s` of the columns of the chain, s a step, and what follows from them."""
-
-    factors: dict[str, float]
-    efficiency: float
-    times_s: dict[str, float]
-
-    @property
-    def overhead(self) -> float:
-        """The share of a DDP step that synchronisation and data movement take."""
-        return float(metrics.communication_overhead(self.times_s["ddp_noop"], self.times_s["ddp"]))
-
-    @property
-    def exposed_s(self) -> float:
-        """What a DDP step takes beyond one without communication, s."""
-        return self.times_s["ddp"] - self.times_s["ddp_noop"]
-
-
 def simulate(
     points: Sequence[PointSpec], machine: MachineModel, rounds: int, launches: int = 1, seed: int = 0
 ) -> list[Record]:
@@ -72,7 +53,7 @@ def simulate(
     return [_record(point, machine, rounds, launches, seed) for point in points]
 
 
-def truth(point: PointSpec, machine: MachineModel, rounds: int = TRUTH_ROUNDS) -> Truth:
+def truth(point: PointSpec, machine: MachineModel, rounds: int = TRUTH_ROUNDS) -> Expected:
     """The chain of medians at a point, and the factors and the efficiency that are its ratios.
 
     Closed form on a machine without noise; else a large deterministic draw of `rounds` undisturbed rounds (error
@@ -94,14 +75,7 @@ def truth(point: PointSpec, machine: MachineModel, rounds: int = TRUTH_ROUNDS) -
     medians = metrics.arm_log_medians(logs, [i for i, name in enumerate(names) if name in ARMS], within)
     level = np.median(logs[:, -1]) - medians[-1]
     times = dict(zip(columns, np.exp(medians + level).tolist(), strict=True))
-    pairs = links(point)
-    scale = 1 / point.world_size if point.scaling == "strong" else 1.0
-    complete = all(name in times for pair in pairs.values() for name in pair)
-    factors = {name: times[a] / times[b] for name, (a, b) in pairs.items()} if complete else {}
-    if "batch" in factors:
-        factors["batch"] *= scale
-    base = times.get(next(iter(pairs.values()))[0], np.nan)
-    return Truth(factors, scale * base / times.get("ddp", np.nan), times)
+    return of_times(point, times)
 
 
 def chain_times(
