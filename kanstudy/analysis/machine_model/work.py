@@ -51,10 +51,11 @@ def buffer_bytes(point: PointSpec) -> int:
 def flops_per_row(point: PointSpec) -> int:
     """Floating-point operations of the matrix products of forward and backward for one row; a record's
     `flops_per_sample`."""
-    if point.model == "kan":
-        grid = point.grid_size, point.spline_order
-        return sum(kan_flops_per_sample(shape, *grid) for shape in point.layer_shapes)  # type: ignore[arg-type]
-    return sum(mlp_flops_per_sample(shape) for shape in point.layer_shapes)
+    if point.model != "kan":
+        return sum(mlp_flops_per_sample(shape) for shape in point.layer_shapes)
+    size, order = point.grid_size, point.spline_order
+    layers = [kan_flops_per_sample(shape, size, order) for shape in point.layer_shapes]  # type: ignore[arg-type]
+    return sum(layers)
 
 
 def activation_bytes_per_row(point: PointSpec) -> int:
