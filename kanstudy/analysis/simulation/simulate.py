@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kanstudy.analysis import metrics
-from kanstudy.analysis.attribution.chain import links
-from kanstudy.analysis.machine_model.model import MachineModel, flops_per_row, gradient_buckets, layer_bytes
+from kanstudy.analysis.machine_model.buckets import gradient_buckets
+from kanstudy.analysis.machine_model.expected import Expected, of_times
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.work import flops_per_row, layer_bytes, n_parameters
 from kanstudy.analysis.statistics.blocks import CHAIN
 from kanstudy.analysis.statistics.intervals import seed_of
 from kanstudy.analysis.statistics.paired_arms import WITHIN
@@ -40,25 +42,6 @@ class Blocks:
     order: np.ndarray
 
 
-@dataclass(frozen=True)
-class Truth:
-    """What is to be found at a point: `times_s` of the columns of the chain, s a step, and what follows from them."""
-
-    factors: dict[str, float]
-    efficiency: float
-    times_s: dict[str, float]
-
-    @property
-    def overhead(self) -> float:
-        """The share of a DDP step that synchronisation and data movement take."""
-        return float(metrics.communication_overhead(self.times_s["ddp_noop"], self.times_s["ddp"]))
-
-    @property
-    def exposed_s(self) -> float:
-        """What a DDP step takes beyond one without communication, s."""
-        return self.times_s["ddp"] - self.times_s["ddp_noop"]
-
-
 def simulate(
     points: Sequence[PointSpec], machine: MachineModel, rounds: int, launches: int = 1, seed: int = 0
 ) -> list[Record]:
@@ -73,7 +56,7 @@ def simulate(
     return [_record(point, machine, rounds, launches, seed) for point in points]
 
 
-def truth(point: PointSpec, machine: MachineModel, rounds: int = TRUTH_ROUNDS) -> Truth:
+def truth(point: PointSpec, machine: MachineModel, rounds: int = TRUTH_ROUNDS) -> Expected:
     """The chain of medians at a point, and the factors and the efficiency that are its ratios.
 
     Closed form on a machine without noise; else a large deterministic draw of `rounds` undisturbed rounds (error
@@ -95,14 +78,7 @@ def truth(point: PointSpec, machine: MachineModel, rounds: int = TRUTH_ROUNDS) -
     medians = metrics.arm_log_medians(logs, [i for i, name in enumerate(names) if name in ARMS], within)
     level = np.median(logs[:, -1]) - medians[-1]
     times = dict(zip(columns, np.exp(medians + level).tolist(), strict=True))
-    pairs = links(point)
-    scale = 1 / point.world_size if point.scaling == "strong" else 1.0
-    complete = all(name in times for pair in pairs.values() for name in pair)
-    factors = {name: times[a] / times[b] for name, (a, b) in pairs.items()} if complete else {}
-    if "batch" in factors:
-        factors["batch"] *= scale
-    base = times.get(next(iter(pairs.values()))[0], np.nan)
-    return Truth(factors, scale * base / times.get("ddp", np.nan), times)
+    return of_times(point, times)
 
 
 def chain_times(
@@ -168,7 +144,8 @@ def _undisturbed(
 def _record(point: PointSpec, machine: MachineModel, rounds: int, launches: int, seed: int) -> Record:
     record = blank_record(point, _run(point, rounds, launches, seed), status="ok")
     record.source, record.conditions, record.device_name = "simulated", f"simulated: {machine.name}", machine.name
-    record.nodes, record.ranks_per_node, record.attempt = 1, point.world_size, launches
+    layout = machine.layout(point)
+    record.nodes, record.ranks_per_node, record.attempt = len(layout), max(layout), launches
     record.provenance = {"machine": repr(machine), "seed": seed}
     for arm in point.arms:
         if not machine.fits(point, arm):
@@ -220,7 +197,7 @@ def _instrument(record: Record, point: PointSpec, machine: MachineModel) -> None
     """What the separate instrumented pass would see, noise-free: phases, buckets, memory, messages."""
     p, slowness, steps = point.world_size, machine.slowness(point.world_size), point.phase_steps
     record.gradient_bytes = sum(layer_bytes(point))
-    record.n_params = record.gradient_bytes // (4 if point.dtype == "float32" else 8)
+    record.n_params = n_parameters(point)
     record.flops_per_sample = float(flops_per_row(point))
     for size in point.allreduce_bytes:
         record.allreduce.append(
@@ -248,5 +225,5 @@ def _phases(arm: Arm, name: str, point: PointSpec, machine: MachineModel, slowne
     )
     if name in ("ddp_noop", "ddp"):
         arm.bucket_bytes = gradient_buckets(point)
-        ready = np.cumsum(arm.bucket_bytes) / sum(arm.bucket_bytes)
+        ready = machine.ready_shares(point)
         arm.bucket_ready_s = [[(ready * value).tolist()] * steps for value in backward]
