@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from kanstudy.analysis.machine_model.work import layer_bytes, rows, terms, word_bytes
 from kanstudy.spec import PointSpec
 
@@ -16,5 +14,5 @@ def peak_memory_bytes(point: PointSpec, arm: str) -> int:
     (the layers' inputs and expanded bases) with its gradients."""
     parameters = sum(layer_bytes(point)) * (_COPIES[point.optimizer] + arm.startswith("ddp"))
     expanded = terms(point) if point.model == "kan" else 1
-    row = 2 * word_bytes(point) * sum(before * (1 + expanded) + after for before, after in pairwise(point.layer_widths))
+    row = 2 * word_bytes(point) * sum(before * (1 + expanded) + after for before, after in point.layer_shapes)
     return parameters + row * rows(point, arm)

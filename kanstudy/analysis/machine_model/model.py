@@ -15,6 +15,7 @@ The defaults are the ideal machine: each cause of lost efficiency is absent unti
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -137,7 +138,7 @@ class MachineModel:
 
         In proportion to the backward work behind the bucket: that of its last layer and of all layers after that.
         """
-        launch_s = self.launch_s / (len(point.layer_widths) - 1)
+        launch_s = self.launch_s / len(point.layer_shapes)
         layers_s = [
             self._joined_s(launch_s, point.local_batch_size * (flops / self.flops_per_s + elementwise_s))
             for flops, elementwise_s in zip(
@@ -156,15 +157,17 @@ class MachineModel:
         That is what the buckets' all-reduces outlast backward (`overlap`), and the broadcast of buffers, if any.
         """
         layout = self.layout(point)
-        sizes = gradient_buckets(point)
-        times_s = np.array([self.network.allreduce_s(size, layout) for size in sizes])
-        # an empty message takes its delays alone
-        delays_s = np.minimum(times_s, [self.network.allreduce_s(0, layout)] * len(sizes))
-        ready = self.ready_shares(point)
-        outlasts = overlap.exposed_s(
-            backward_s, ready, delays_s, times_s - delays_s, self.streams, self.overlap_slowdown
-        )
+        outlasts = self.outlasting_s(point, backward_s, lambda size: self.network.allreduce_s(size, layout))
         return outlasts + (self.network.broadcast_s(buffer_bytes(point), layout) if point.sync_buffers else 0.0)
+
+    def outlasting_s(
+        self, point: PointSpec, backward_s: np.ndarray, collective_s: Callable[[float], float]
+    ) -> np.ndarray:
+        """What the point's gradient buckets outlast backward where one of so many bytes takes `collective_s`, s."""
+        times_s = np.array([collective_s(size) for size in gradient_buckets(point)])
+        delays_s = np.minimum(times_s, collective_s(0))  # an empty message takes its delays alone
+        ready = self.ready_shares(point)
+        return overlap.exposed_s(backward_s, ready, delays_s, times_s - delays_s, self.streams, self.overlap_slowdown)
 
     def peak_memory_bytes(self, point: PointSpec, arm: str) -> int:
         """The most bytes that a rank's tensors hold during a step of the arm."""
