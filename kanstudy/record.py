@@ -145,6 +145,8 @@ class Record:
     # put in on purpose: see kanstudy.injection; one dose is so many seconds a step
     injection: str = ""
     injection_step_s: float | None = None
+    # between the ranks: see kanstudy.emulated_link
+    link: str = ""
     # what was measured
     arms: dict[str, Arm]
     loss_first: float | None = None
@@ -185,7 +187,7 @@ def blank_record(point: PointSpec, run: RunSpec, status: str = "partial") -> Rec
         point_id=point.point_id,
         experiment=point.experiment,
         profile=run.profile,
-        source="emulated" if point.injection else "measured",
+        source="emulated" if point.injection or point.link else "measured",
         status=status,
         conditions=None,
         seed=point.seed,
@@ -221,6 +223,7 @@ def blank_record(point: PointSpec, run: RunSpec, status: str = "partial") -> Rec
         warmup_steps=point.warmup_steps,
         warmup_s=point.warmup_s,
         injection=point.injection,
+        link=point.link,
         arms={arm: Arm() for arm in point.arms},
         provenance=dict(run.provenance),
     )

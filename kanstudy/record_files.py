@@ -62,8 +62,8 @@ def record_from_dict(values: object) -> Record:
     version = values.get("schema_version")
     if version != SCHEMA_VERSION:
         raise RecordError(f"schema_version {version!r}: this version of kanstudy reads {SCHEMA_VERSION}")
-    # records from before there were injections have none
-    record = build_strictly(Record, {"injection": "", "injection_step_s": None} | values, "record")
+    # records from before there were injections and links have none
+    record = build_strictly(Record, {"injection": "", "injection_step_s": None, "link": ""} | values, "record")
     record.error = None if values["error"] is None else build_strictly(Fault, values["error"], "error")
     record.arms = {name: _arm(name, arm) for name, arm in as_object(values["arms"], "arms").items()}
     record.allreduce = [

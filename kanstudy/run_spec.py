@@ -22,9 +22,9 @@ class RunSpec:
 
     `rounds[point_id]` complete rounds of each point are wanted of launch number `launch` (from 0, of `launches`), at
     most so many of points in `target_width` (`kanstudy.stopping`). `data_files[data_key(point)]` is the `.npz` that
-    holds the point's data. Ranks run `threads_per_rank` threads each and, if `pin`, stay on cores of their own. A
-    collective that takes longer than `collective_timeout_s` ends the launch. No new round begins that would not end
-    before `deadline_unix_s`.
+    holds the point's data. All points are measured over the same `link`. Ranks run `threads_per_rank` threads each and,
+    if `pin`, stay on cores of their own. A collective that takes longer than `collective_timeout_s` ends the launch. No
+    new round begins that would not end before `deadline_unix_s`.
     """
 
     profile: str
@@ -54,6 +54,8 @@ class RunSpec:
         require(len(ids) == len(set(ids)), "points", ids, "distinct")
         require_one_of("device", self.device, DEVICES)
         require_one_of("backend", self.backend, BACKENDS)
+        links = sorted({point.link for point in self.points})
+        require(len(links) == 1, "points", links, "all of the same link")
         require(set(self.rounds) == set(ids), "rounds", sorted(self.rounds), "given for every point and no other")
         for point_id, rounds in self.rounds.items():
             require(is_whole(rounds, 1), f"rounds[{point_id}]", rounds, "a whole number >= 1")
@@ -68,7 +70,13 @@ class RunSpec:
         )
         for point in self.points:
             require(not point.injection or self.device == "cpu", "device", self.device, "cpu where causes are injected")
+            require(not point.link or self.device == "cpu", "device", self.device, "cpu where the link is emulated")
             require(data_key(point) in self.data_files, "data_files", data_key(point), "a file for each data set")
+
+    @property
+    def link(self) -> str:
+        """The emulated link that all points are measured over; empty where there is none."""
+        return self.points[0].link
 
     @property
     def world_size(self) -> int:

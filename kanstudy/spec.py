@@ -13,10 +13,12 @@ import dataclasses
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from kanstudy import emulated_link
 from kanstudy import injection as injections
 from kanstudy.sizes import MAX_SPLINE_ORDER
 
@@ -42,19 +44,32 @@ class SpecError(ValueError):
 
 
 def require(condition: bool, field: str, value: object, allowed: str) -> None:
+    """Raise `SpecError` unless the condition holds."""
     if not condition:
         raise SpecError(f"{field} = {value!r}: must be {allowed}")
 
 
 def require_one_of(field: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raise `SpecError` unless the value is one of those allowed."""
     require(value in allowed, field, value, "one of " + ", ".join(allowed))
 
 
+def _parsed(field: str, text: str, parse: Callable[[str], _T]) -> _T:
+    """What a text stands for, whichever of its forms: 0.1 and 0.10 are one point."""
+    try:
+        return parse(text)
+    except (ValueError, AttributeError, TypeError) as error:
+        allowed = str(error) if isinstance(error, ValueError) else "text"
+        raise SpecError(f"{field} = {text!r}: must be {allowed}") from error
+
+
 def is_whole(value: object, minimum: int) -> bool:
+    """Whether a value is a whole number from `minimum` on; True and 2.0 are none."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
 
 def is_number(value: object, minimum: float) -> bool:
+    """Whether a value is a finite number from `minimum` on; True is none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= minimum
 
 
@@ -67,7 +82,8 @@ class PointSpec:
     seconds. `phase_steps` instrumented steps an arm give phases, bucket times and memory; `train_steps` steps of
     real training give the losses. `allreduce_bytes` are the message sizes of the blocking all-reduce benchmark.
     `injection` is a cause of lost efficiency to be put in, `CAUSE:DOSE` of `kanstudy.injection`; empty: none, the point
-    is measured as it is.
+    is measured as it is. `link` is the emulated link between any two ranks, `RATE:LATENCY` of `kanstudy.emulated_link`;
+    empty: ranks reach each other as they lie.
 
     Raises `SpecError` on any value outside what is allowed.
     """
@@ -100,6 +116,7 @@ class PointSpec:
     warmup_s: float = 0.5
     seed: int = 0
     injection: str = ""
+    link: str = ""
 
     def __post_init__(self) -> None:
         for name in ("layer_widths", "arms", "allreduce_bytes"):
@@ -163,16 +180,14 @@ class PointSpec:
             self.n_samples,
             f"at least one global batch ({self.global_batch_size} rows)",
         )
+        if self.link != "":
+            object.__setattr__(self, "link", str(_parsed("link", self.link, emulated_link.parse)))
         if self.injection != "":
             self._check_injection()
 
     def _check_injection(self) -> None:
-        try:
-            injected = injections.parse(self.injection)
-        except (ValueError, AttributeError) as error:
-            allowed = str(error) if isinstance(error, ValueError) else "text"
-            raise SpecError(f"injection = {self.injection!r}: must be {allowed}") from error
-        object.__setattr__(self, "injection", str(injected))  # 0.1 and 0.10 are one point
+        injected = _parsed("injection", self.injection, injections.parse)
+        object.__setattr__(self, "injection", str(injected))
         require(self.world_size > 1, "injection", self.injection, "empty at world size 1, which has no chain")
         require(
             self.comm_hook == "allreduce" or injected.cause not in injections.IN_HOOK,
@@ -195,8 +210,9 @@ class PointSpec:
     def point_id(self) -> str:
         """Readable name plus a hash of the specification, such as `strong_w4_b4096-3fa1c2`; never parsed."""
         values = dataclasses.asdict(self)
-        if not self.injection:  # points that are measured as they are keep the names they had before there were others
-            del values["injection"]
+        for name in ("injection", "link"):  # points without keep the names they had before there were others
+            if not values[name]:
+                del values[name]
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
         return f"{self.scaling}_w{self.world_size}_b{self.global_batch_size}-{digest[:8]}"
 

@@ -77,3 +77,14 @@ def test_a_plan_needs_distinct_points_with_rounds_and_data() -> None:
     with pytest.raises(SpecError, match="data_files"):
         make_run(point, data_files={})
     assert dataclasses.replace(make_run(point, make(world_size=4))).world_size == 4
+
+
+def test_one_launch_has_one_link():
+    with pytest.raises(SpecError, match=r"points = \['', '100mbit:1ms'\]: must be all of the same link"):
+        make_run(make(), make(link="100mbit:1ms"))
+    assert make_run(make(link="100mbit:1ms")).link == "100mbit:1ms"
+
+
+def test_links_are_emulated_between_cpus_alone():
+    with pytest.raises(SpecError, match="device = 'cuda': must be cpu where the link is emulated"):
+        make_run(make(link="100mbit:1ms"), device="cuda", backend="nccl")

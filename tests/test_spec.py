@@ -81,3 +81,16 @@ def test_blocks_of_a_round() -> None:
     assert make(world_size=4).blocks_per_round == 8
     assert make(arms=("ddp_noop", "ddp")).blocks_per_round == 2
     assert make(world_size=4).local_batch_size == 16
+
+
+def test_a_point_without_a_link_keeps_its_name_and_one_with_it_has_another():
+    names = {make(link=link).point_id for link in ("", "100mbit:1ms", "100mbit:2ms", "200mbit:1ms")}
+    assert len(names) == 4
+    assert make(link="100.0mbit:1.0ms") == make(link="100mbit:1ms")
+    assert make().point_id == "strong_w2_b64-be6a9f36"  # as before there were links
+
+
+@pytest.mark.parametrize("link", ["fast", "100mbit", 7, None])
+def test_a_link_that_is_none_is_refused_by_name(link):
+    with pytest.raises(SpecError, match=f"link = {link!r}: must be "):
+        make(link=link)

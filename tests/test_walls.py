@@ -11,9 +11,11 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "kanstudy"
 COMMON = {
+    "network_words",
     "spec",
     "run_spec",
     "injection",
+    "emulated_link",
     "stopping",
     "record",
     "record_files",
