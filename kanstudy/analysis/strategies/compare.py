@@ -48,7 +48,7 @@ def compare(point: PointSpec, machine: MachineModel, world_sizes: Sequence[int])
 
 
 def fastest(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Of each strategy at each world size one row: of hybrids the one with the shortest step that fits; where none does,
+    """Of each strategy at each world size one row: the hybrid with the shortest step that fits; where none does,
     the one that needs least memory."""
     ordered = comparison.sort_values(["fits", "rank", "memory_bytes"], ascending=[False, True, True], kind="stable")
     return ordered.drop_duplicates(["strategy", "world_size"]).sort_index()
