@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanstudy import __version__
+from kanstudy.commands import folders
 from kanstudy.commands.analyse import analyse
 from kanstudy.commands.bench import bench
 from kanstudy.commands.bench_attribution import attribution
 from kanstudy.commands.collect import collect
 from kanstudy.commands.errors import BadInput
+from kanstudy.commands.report import report
 from kanstudy.commands.submit import submit
-from kanstudy.study.batch import FAILED, INTRODUCTION, NOTEBOOKS, OK
+from kanstudy.study.batch import INTRODUCTION, NOTEBOOKS
 
 if TYPE_CHECKING:
-    from kanstudy.study.batch import Batch
     from kanstudy.study.experiments import ExperimentPlan
     from kanstudy.study.profile import Profile
 
@@ -63,14 +64,11 @@ def main() -> None:
 main.add_command(analyse)
 main.add_command(bench)
 bench.add_command(attribution)
+main.add_command(report)
 main.add_command(submit)
 main.add_command(collect)
 
 _profile = click.option("--profile", required=True, metavar="P", help="smoke, laptop, ..., or a path to your .toml")
-_profile_or_not = click.option("--profile", metavar="P", help="the profile whose results are meant")
-_results_dir = click.option(
-    "--results-dir", default="", metavar="D", help="where the records lie  [default: results/<profile>]"
-)
 
 
 @main.command(epilog=EXIT_CODES)
@@ -82,7 +80,7 @@ _results_dir = click.option(
     type=click.Choice(list(NOTEBOOKS)),
     help=f"run this experiment alone, then the report; may be repeated: {', '.join(NOTEBOOKS)}",
 )
-@_results_dir
+@folders.results_dir_option
 @click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="rounds a point  [default: the profile's]")
 @click.option(
     "--launches",
@@ -116,23 +114,23 @@ def run(
 
     if max_minutes is not None and not math.isfinite(max_minutes):
         raise click.BadParameter(f"{max_minutes} is not a number of minutes", param_hint="--max-minutes")
-    loaded = _load(profile)
+    loaded = folders.load(profile)
     plans = _plans(loaded, only, rounds or 0, launches)
-    work = _batch(loaded, results_dir, max_minutes=max_minutes or 0.0, rounds=rounds or 0, launches=launches)
+    work = folders.batch_of(loaded, results_dir, max_minutes=max_minutes or 0.0, rounds=rounds or 0, launches=launches)
     names = ([] if only else [INTRODUCTION]) + [NOTEBOOKS[name] for name in plans]
-    _check(work, names)
+    folders.check(work, names)
     _check_folder(work.results)
     sizes = ", ".join(f"{name} {len(plan.points)}" for name, plan in plans.items())
-    click.echo(f"Profile {loaded.name}, points: {sizes}; results in {_short(work.results)}")
+    click.echo(f"Profile {loaded.name}, points: {sizes}; results in {folders.short(work.results)}")
     work.run(names, f"kanstudy: {loaded.name}")
     states = batch.point_states(plans, work.results)
     click.echo(batch.summary(states))
-    _close(work, batch.exit_code(states, work.failures, stopped=not work.minutes_left))
+    folders.close(work, batch.exit_code(states, work.failures, stopped=not work.minutes_left))
 
 
 @main.command()
-@_profile_or_not
-@_results_dir
+@folders.profile_or_not
+@folders.results_dir_option
 def status(profile: str | None, results_dir: str) -> None:
     """Show which points are measured, and with --profile which are still missing. Starts nothing.
 
@@ -145,7 +143,7 @@ def status(profile: str | None, results_dir: str) -> None:
     from kanstudy.study import batch
     from kanstudy.study.jobs import collect
 
-    loaded, results = _given(profile, results_dir)
+    loaded, results = folders.given(profile, results_dir)
     for line in collect.job_lines(collect.queue(results)):
         click.echo(line)
     try:
@@ -153,41 +151,11 @@ def status(profile: str | None, results_dir: str) -> None:
     except ResultsError as error:
         raise BadInput(str(error)) from error
     if table is None or table.empty:
-        click.echo(f"{_short(results)}: nothing measured yet")
+        click.echo(f"{folders.short(results)}: nothing measured yet")
     else:
         click.echo(table.to_string(index=False))
     if loaded:
         click.echo(batch.summary(batch.point_states(_plans(loaded, launcher="none"), results)))
-
-
-@main.command()
-@_profile_or_not
-@_results_dir
-@click.option("--figures-dir", default="", metavar="F", help="where figures and tables go")
-def report(profile: str | None, results_dir: str, figures_dir: str) -> None:
-    """Make figures, tables and report.html again from the records that are there. Measures nothing.
-
-    \b
-    Examples:
-      kanstudy report --profile laptop
-      kanstudy report --results-dir results/reference/laptop --figures-dir figures/reference
-    """
-    loaded, results = _given(profile, results_dir)
-    if not any(results.glob("*/*.json")):
-        raise BadInput(f"{_short(results)}: no records; measure first: kanstudy run --help")
-    work = _batch(loaded, results_dir, figures_dir)
-    _check(work, [])
-    work.run([], f"kanstudy: {loaded.name if loaded else results.name}")
-    _close(work, FAILED if work.failures else OK)
-
-
-def _load(profile: str) -> Profile:
-    from kanstudy.study.profile import ProfileError, load_profile
-
-    try:
-        return load_profile(profile)
-    except ProfileError as error:
-        raise BadInput(str(error)) from error
 
 
 def _plans(
@@ -213,27 +181,6 @@ def _plans(
     return {name: plan for name, plan in plans.items() if plan.points}
 
 
-def _given(profile: str | None, results_dir: str) -> tuple[Profile | None, Path]:
-    """The profile, if one is named, and the folder of its records; one of the two options is needed."""
-    if not profile and not results_dir:
-        raise click.UsageError("give --profile or --results-dir")
-    loaded = _load(profile) if profile else None
-    return loaded, _results(loaded, results_dir)
-
-
-def _results(profile: Profile | None, given: str) -> Path:
-    from kanstudy.study.profile import results_dir
-
-    try:
-        folder = Path(given).expanduser().absolute() if profile is None else results_dir(profile, given).absolute()
-        is_file = folder.exists() and not folder.is_dir()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise BadInput(f"--results-dir {given}: cannot be used: {error}") from error
-    if is_file:
-        raise BadInput(f"--results-dir {given}: is a file, must be a folder")
-    return folder
-
-
 def _check_folder(results: Path) -> None:
     """The folder can be written, and no other study is writing it; before anything starts."""
     from kanstudy.study import folder
@@ -243,43 +190,3 @@ def _check_folder(results: Path) -> None:
             pass
     except folder.FolderError as error:
         raise BadInput(str(error)) from error
-
-
-def _batch(
-    profile: Profile | None, results_dir: str, figures_dir: str = "", max_minutes: float = 0.0, **parameters: Any
-) -> Batch:
-    from kanstudy.study import batch
-    from kanstudy.study import profile as profiles
-
-    results = _results(profile, results_dir)
-    if figures_dir:
-        figures = Path(figures_dir).expanduser().absolute()
-    else:
-        figures = profiles.figures_dir(profile) if profile and not results_dir else results / "figures"
-    if profile:
-        builtin = profile.name in profiles.builtin_profiles()
-        parameters["profile"] = profile.name if builtin else str(profile.path)
-    notebooks = profiles.project_root() / "notebooks"
-    return batch.Batch(notebooks, results, figures, parameters | {"launcher": "local"}, max_minutes, click.echo)
-
-
-def _check(work: Batch, names: list[str]) -> None:
-    from kanstudy.study.notebooks import NotebookError
-
-    try:
-        work.check(names)
-    except NotebookError as error:
-        raise BadInput(str(error)) from error
-
-
-def _close(work: Batch, code: int) -> None:
-    """The last line says where to look."""
-    page = work.results / "report.html"
-    report = _short(page) if page.exists() else f"no report; executed notebooks: {_short(work.results / 'notebooks')}"
-    click.echo(f"Look at {report} and {_short(work.figures)}{'' if code == OK else f'  (exit code {code})'}")
-    sys.exit(code)
-
-
-def _short(path: Path) -> str:
-    """Relative to the current folder, where it lies below it."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

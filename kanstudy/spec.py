@@ -15,6 +15,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from kanstudy import injection as injections
@@ -184,6 +185,11 @@ class PointSpec:
             self.comm_hook,
             f"allreduce for the injection {self.injection}, which needs a hook in every arm of DDP",
         )
+
+    @property
+    def layer_shapes(self) -> tuple[tuple[int, int], ...]:
+        """Inputs and outputs of each layer, input to output."""
+        return tuple(pairwise(self.layer_widths))
 
     @property
     def local_batch_size(self) -> int:

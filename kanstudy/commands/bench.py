@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kanstudy.bench_record import DEFAULT_SHAPES, OPERATORS, PEERS
+from kanstudy.commands import folders
 from kanstudy.commands.errors import BadInput
 from kanstudy.study.batch import FAILED, FAULTY_POINTS, OK
 
@@ -86,7 +87,8 @@ def operator(
     from kanstudy.study import bench as benches
     from kanstudy.study.folder import FolderError
 
-    results, figures = folders(profile, results_dir)
+    loaded, results = folders.given(profile, results_dir)
+    figures = folders.figures_folder(loaded, results_dir)
     try:
         plan = benches.plan_bench(
             shapes,
@@ -134,27 +136,6 @@ def exit_code(record: BenchRecord) -> int:
     if kinds & {"failed", "timeout", "not measured"}:
         return FAILED
     return FAULTY_POINTS if "oom" in kinds else OK
-
-
-def folders(profile: str | None, results_dir: str) -> tuple[Path, Path]:
-    """Where records and figures go, of the profile or below the folder given; `BadInput` where that cannot be."""
-    from kanstudy.study import profile as profiles
-
-    if not profile and not results_dir:
-        raise click.UsageError("give --profile or --results-dir")
-    try:
-        loaded = profiles.load_profile(profile) if profile else None
-        given = Path(results_dir).expanduser().absolute()
-        is_file = bool(results_dir) and given.exists() and not given.is_dir()
-    except profiles.ProfileError as error:
-        raise BadInput(str(error)) from error
-    except (OSError, RuntimeError, ValueError) as error:
-        raise BadInput(f"--results-dir {results_dir}: cannot be used: {error}") from error
-    if is_file:
-        raise BadInput(f"--results-dir {results_dir}: is a file, must be a folder")
-    if results_dir or loaded is None:
-        return given, given / "figures"
-    return profiles.results_dir(loaded), profiles.figures_dir(loaded)
 
 
 def _added(texts: Sequence[str]) -> dict[str, str]:

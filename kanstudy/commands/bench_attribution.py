@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kanstudy.commands import folders
 from kanstudy.commands.errors import BadInput
 from kanstudy.injection import OWN_FACTOR
 from kanstudy.study.batch import FAILED
@@ -45,11 +46,11 @@ def attribution(
     from kanstudy.analysis.plots import dose_response as plots
     from kanstudy.analysis.plots.save import save_figure
     from kanstudy.analysis.results import ResultsError
-    from kanstudy.commands.bench import folders
     from kanstudy.study import dose_response, launch
     from kanstudy.study.profile import ProfileError
 
-    results, figures = folders(profile, results_dir)
+    loaded, results = folders.given(profile, results_dir)
+    figures = folders.figures_folder(loaded, results_dir)
     failed = ""
     try:
         launch.run(dose_response.plan(causes, rounds or 0, quick), results / dose_response.FOLDER)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
+from kanstudy.commands import folders
 from kanstudy.commands.errors import BadInput
 
 EXIT_CODES = """\b
@@ -33,17 +33,10 @@ def collect(profile: str | None, results_dir: str) -> None:
       kanstudy collect --results-dir copied/from/the/cluster
     """
     from kanstudy.study import batch
-    from kanstudy.study import profile as profiles
     from kanstudy.study.jobs import collect as collecting
 
-    if not profile and not results_dir:
-        raise click.UsageError("give --profile or --results-dir")
+    loaded, results = folders.given(profile, results_dir)
     try:
-        loaded = profiles.load_profile(profile) if profile else None
-        if loaded is None:
-            results = Path(results_dir).expanduser().absolute()
-        else:
-            results = profiles.results_dir(loaded, results_dir).absolute()
         queue = collecting.queue(results)
         plans = collecting.submitted_plans(queue)
         if not plans and loaded is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
 import click
 
+from kanstudy.commands import folders
 from kanstudy.commands.errors import BadInput
 from kanstudy.study.batch import NOTEBOOKS
 
@@ -95,8 +95,4 @@ def submit(
         named = shlex.join(["--profile", profile, *(["--results-dir", results_dir] if results_dir else [])])
         click.echo(f"How far it is: kanstudy collect {named}")
         if not by_hand:
-            click.echo(f"What it says:  tail -f {_short(run.folder)}/job-*.out")
-
-
-def _short(path: Path) -> str:
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+            click.echo(f"What it says:  tail -f {folders.short(run.folder)}/job-*.out")

@@ -12,11 +12,13 @@ from typing import Any
 
 from kanstudy.spec import ARMS, PointSpec
 from kanstudy.stopping import LOOKS
+from kanstudy.study import calibration as calibrating
 from kanstudy.study.datasets.prepare import DatasetInfo, describe
 from kanstudy.study.models import controls, models
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import Profile
 from kanstudy.study.series import (
+    Calibration,
     CommunicationOverhead,
     ModelSizeScaling,
     OperatorScaling,
@@ -29,6 +31,7 @@ from kanstudy.study.strict import ProfileError, allowed
 __all__ = [
     "EXPERIMENTS",
     "ExperimentPlan",
+    "calibration",
     "communication_overhead",
     "model_size_scaling",
     "operator_scaling",
@@ -74,12 +77,23 @@ def operator_scaling(profile: Profile) -> dict[PointSpec, Series]:
     return _points(profile, "operator_scaling", _operator_scaling)
 
 
+def calibration(profile: Profile) -> dict[PointSpec, Series]:
+    """Points, each with its series: one rank alone over rows, widths and grids, and the ranks of one node at once."""
+    ranks = calibrating.node_ranks(profile)
+
+    def expand(series: Calibration, data: DatasetInfo, _world_sizes: _WorldSizes) -> Iterator[PointSpec]:
+        return calibrating.points(series, data, ranks, _common(series, data))
+
+    return _points(profile, "calibration", expand)
+
+
 EXPERIMENTS: dict[str, Callable[[Profile], dict[PointSpec, Series]]] = {
     "strong_scaling": strong_scaling,
     "weak_scaling": weak_scaling,
     "communication_overhead": communication_overhead,
     "model_size_scaling": model_size_scaling,
     "operator_scaling": operator_scaling,
+    "calibration": calibration,
 }
 """The experiments in running order."""
 

@@ -106,12 +106,32 @@ class OperatorScaling(Series):
     operators: tuple[str, ...] = key(("reference", "fused"), one_of=NAMED_OPERATORS)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Calibration(Series):
+    """What predictions rest on: one rank alone over rows, widths and grids, and all ranks of one node at once.
+
+    Alone: every one of `hidden_widths_sweep` with every one of `grid_sizes` and of `local_batch_sizes`. At once: every
+    one of the widths with the first grid and every one of `node_batch_sizes` (rows a rank), the last width with every
+    one of `bucket_caps_mb`, the others with the first; `allreduce_bytes` for the links. Predictions hold within the
+    range of what is calibrated: what the largest world size leaves to a rank should be among `local_batch_sizes`, and
+    the global batch of strong scaling too.
+    """
+
+    hidden_widths_sweep: tuple[tuple[int, ...], ...] = key(may_be_empty=False)
+    grid_sizes: tuple[int, ...] = key(may_be_empty=False)
+    local_batch_sizes: tuple[int, ...] = key(may_be_empty=False)
+    node_batch_sizes: tuple[int, ...] = key(may_be_empty=False)
+    bucket_caps_mb: tuple[float, ...] = key((25.0,), above=0, may_be_empty=False)
+    allreduce_bytes: tuple[int, ...] = key(())
+
+
 SERIES: dict[str, type[Series]] = {
     "strong_scaling": StrongScaling,
     "weak_scaling": WeakScaling,
     "communication_overhead": CommunicationOverhead,
     "model_size_scaling": ModelSizeScaling,
     "operator_scaling": OperatorScaling,
+    "calibration": Calibration,
 }
 """The experiments in running order, and what one series of each may say."""
 

@@ -44,6 +44,17 @@ n_samples = 64
 hidden_widths = [3]
 global_batch_size = 8
 """
+CALIBRATION = """
+[[study.calibration]]
+dataset = "synthetic:4:1"
+n_samples = 64
+hidden_widths_sweep = [[3], [4, 4]]
+grid_sizes = [3, 5]
+local_batch_sizes = [2, 8]
+node_batch_sizes = [4]
+bucket_caps_mb = [25.0, 0.1]
+allreduce_bytes = [8, 1024]
+"""
 MACHINE = """
 [machine]
 device = "cpu"

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kanstudy.analysis import metrics
+from kanstudy.analysis.machine_model.buckets import gradient_buckets
 from kanstudy.analysis.machine_model.expected import Expected, of_times
-from kanstudy.analysis.machine_model.model import MachineModel, flops_per_row, gradient_buckets, layer_bytes
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.work import flops_per_row, layer_bytes, n_parameters
 from kanstudy.analysis.statistics.blocks import CHAIN
 from kanstudy.analysis.statistics.intervals import seed_of
 from kanstudy.analysis.statistics.paired_arms import WITHIN
@@ -141,7 +143,8 @@ def _undisturbed(
 def _record(point: PointSpec, machine: MachineModel, rounds: int, launches: int, seed: int) -> Record:
     record = blank_record(point, _run(point, rounds, launches, seed), status="ok")
     record.source, record.conditions, record.device_name = "simulated", f"simulated: {machine.name}", machine.name
-    record.nodes, record.ranks_per_node, record.attempt = 1, point.world_size, launches
+    layout = machine.layout(point)
+    record.nodes, record.ranks_per_node, record.attempt = len(layout), max(layout), launches
     record.provenance = {"machine": repr(machine), "seed": seed}
     for arm in point.arms:
         if not machine.fits(point, arm):
@@ -193,7 +196,7 @@ def _instrument(record: Record, point: PointSpec, machine: MachineModel) -> None
     """What the separate instrumented pass would see, noise-free: phases, buckets, memory, messages."""
     p, slowness, steps = point.world_size, machine.slowness(point.world_size), point.phase_steps
     record.gradient_bytes = sum(layer_bytes(point))
-    record.n_params = record.gradient_bytes // (4 if point.dtype == "float32" else 8)
+    record.n_params = n_parameters(point)
     record.flops_per_sample = float(flops_per_row(point))
     for size in point.allreduce_bytes:
         record.allreduce.append(
@@ -221,5 +224,5 @@ def _phases(arm: Arm, name: str, point: PointSpec, machine: MachineModel, slowne
     )
     if name in ("ddp_noop", "ddp"):
         arm.bucket_bytes = gradient_buckets(point)
-        ready = np.cumsum(arm.bucket_bytes) / sum(arm.bucket_bytes)
+        ready = machine.ready_shares(point)
         arm.bucket_ready_s = [[(ready * value).tolist()] * steps for value in backward]

@@ -15,7 +15,8 @@ from kanstudy.analysis.attribution.decomposition import attribution, efficiency
 from kanstudy.analysis.attribution.identity import identity_check
 from kanstudy.analysis.attribution.verdict import verdicts
 from kanstudy.analysis.guidelines import guidelines
-from kanstudy.analysis.machine_model.model import MachineModel, gradient_buckets
+from kanstudy.analysis.machine_model.buckets import gradient_buckets
+from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.simulation.simulate import simulate, truth
@@ -193,7 +194,7 @@ def test_overlap_hides_what_backward_outlasts_and_blocking_messages_are_another_
         row = estimates.overhead([record_of(spec, model, rounds=30)]).iloc[0]
         first, middle, last = (model.network.allreduce_s(size, (p,)) for size in buckets)
         backward = model.phases_s(spec, spec.local_batch_size)[1]
-        exposed = max(0.0, middle - backward * buckets[-1] / sum(buckets)) + last
+        exposed = max(0.0, middle - backward * (1 - model.ready_shares(spec)[1])) + last
         assert row["total_comm_s"] == pytest.approx(first + middle + last, rel=1e-6)
         step = sum(model.phases_s(spec, spec.local_batch_size))
         assert row["overhead"] == pytest.approx(exposed / (step + exposed), abs=2e-3)

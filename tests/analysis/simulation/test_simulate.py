@@ -6,15 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fabricate import make_point
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from kanstudy.analysis import estimates, guidelines, plots, results
 from kanstudy.analysis.attribution.decomposition import attribution
 from kanstudy.analysis.attribution.verdict import verdicts
 from kanstudy.analysis.captions import caption
-from kanstudy.analysis.machine_model.model import MachineModel, gradient_buckets, layer_bytes, spread_ranks
+from kanstudy.analysis.machine_model.model import MachineModel, spread_ranks
 from kanstudy.analysis.machine_model.noise import Noise, autocorrelated
 from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.simulation.simulate import chain_times, simulate, truth
@@ -164,41 +162,6 @@ def test_what_does_not_fit_is_a_record_too(tmp_path: Path) -> None:
     assert f"{need['serial_global']} of {need['serial_global'] - 1} bytes" in record.error.reason
     assert attribution([record])["reason"].iloc[0].startswith("oom: out of memory")
     assert simulate([point], replace(small, memory_bytes=need["serial_global"]), rounds=3)[0].status == "ok"
-
-
-def test_buckets_are_those_that_torch_made(repository: Path) -> None:
-    """Against measured records: the reducer's own buckets at several models and caps."""
-    seen = 0
-    for record in results.load(repository / "results" / "reference" / "laptop").records:
-        found = [arm.bucket_bytes for arm in record.arms.values() if arm.bucket_bytes]
-        if not found or record.model != "kan":
-            continue
-        point = make_point(
-            layer_widths=tuple(record.layer_widths),
-            grid_size=record.grid_size,
-            spline_order=record.spline_order,
-            bucket_cap_mb=record.bucket_cap_mb,
-        )
-        assert gradient_buckets(point) == found[0]
-        assert sum(layer_bytes(point)) == record.gradient_bytes
-        seen += len(found[0]) > 1
-    assert seen >= 2, "one bucket alone tells nothing of the cap"
-
-
-@given(
-    cap=st.sampled_from([0.001, 0.1, 25.0]),
-    p=st.sampled_from([2, 4, 8]),
-    backward=st.floats(1e-6, 1.0),
-    latency=st.floats(0, 1e-2),
-    bandwidth=st.floats(1e6, 1e12),
-)
-def test_the_last_bucket_is_never_hidden(cap: float, p: int, backward: float, latency: float, bandwidth: float) -> None:
-    (point,) = points((p,), bucket_cap_mb=cap)
-    machine = MachineModel(network=one_node(latency, bandwidth))
-    times = [machine.network.allreduce_s(size, (p,)) for size in gradient_buckets(point)]
-    exposed, longer = (float(machine.exposed_s(point, np.array(w))) for w in (backward, 2 * backward))
-    assert times[-1] * (1 - 1e-9) - 1e-12 <= exposed <= sum(times) + 1e-12
-    assert longer <= exposed + 1e-12, "a longer backward hides more"
 
 
 def test_one_rank_moves_nothing_and_all_reduce_follows_the_ring() -> None:

@@ -1,0 +1,103 @@
+"""What the options --profile, --results-dir and --figures-dir name, and the notebooks that are run on it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kanstudy.commands.errors import BadInput
+from kanstudy.study.batch import OK
+
+if TYPE_CHECKING:
+    from kanstudy.study.batch import Batch
+    from kanstudy.study.profile import Profile
+
+profile_or_not = click.option("--profile", metavar="P", help="the profile whose results are meant")
+results_dir_option = click.option(
+    "--results-dir", default="", metavar="D", help="where the records lie  [default: results/<profile>]"
+)
+
+
+def load(profile: str) -> Profile:
+    """The profile of that name or file."""
+    from kanstudy.study.profile import ProfileError, load_profile
+
+    try:
+        return load_profile(profile)
+    except ProfileError as error:
+        raise BadInput(str(error)) from error
+
+
+def given(profile: str | None, results_dir: str) -> tuple[Profile | None, Path]:
+    """The profile, if one is named, and the folder of its records; one of the two options is needed."""
+    if not profile and not results_dir:
+        raise click.UsageError("give --profile or --results-dir")
+    loaded = load(profile) if profile else None
+    return loaded, results_folder(loaded, results_dir)
+
+
+def results_folder(profile: Profile | None, given: str, option: str = "--results-dir") -> Path:
+    """The folder given, or else the profile's; it need not exist, but must be none that cannot."""
+    from kanstudy.study.profile import results_dir
+
+    try:
+        folder = Path(given).expanduser().absolute() if profile is None else results_dir(profile, given).absolute()
+        is_file = folder.exists() and not folder.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadInput(f"{option} {given}: cannot be used: {error}") from error
+    if is_file:
+        raise BadInput(f"{option} {given}: is a file, must be a folder")
+    return folder
+
+
+def figures_folder(profile: Profile | None, results_dir: str, figures_dir: str = "") -> Path:
+    """Where figures go: the folder given, or below the results that are named, or else the profile's."""
+    from kanstudy.study import profile as profiles
+
+    if figures_dir:
+        return Path(figures_dir).expanduser().absolute()
+    if profile and not results_dir:
+        return profiles.figures_dir(profile)
+    return results_folder(profile, results_dir) / "figures"
+
+
+def batch_of(
+    profile: Profile | None, results_dir: str, figures_dir: str = "", max_minutes: float = 0.0, **parameters: Any
+) -> Batch:
+    """The notebooks on those folders."""
+    from kanstudy.study import batch
+    from kanstudy.study import profile as profiles
+
+    results, figures = results_folder(profile, results_dir), figures_folder(profile, results_dir, figures_dir)
+    if profile:
+        builtin = profile.name in profiles.builtin_profiles()
+        parameters["profile"] = profile.name if builtin else str(profile.path)
+    notebooks = profiles.project_root() / "notebooks"
+    return batch.Batch(notebooks, results, figures, parameters | {"launcher": "local"}, max_minutes, click.echo)
+
+
+def check(work: Batch, names: list[str]) -> None:
+    """Refuse now what would only show when the last notebook begins."""
+    from kanstudy.study.notebooks import NotebookError
+
+    try:
+        work.check(names)
+    except NotebookError as error:
+        raise BadInput(str(error)) from error
+
+
+def close(work: Batch, code: int) -> None:
+    """The last line says where to look."""
+    page = work.results / "report.html"
+    report = short(page) if page.exists() else f"no report; executed notebooks: {short(work.results / 'notebooks')}"
+    click.echo(f"Look at {report} and {short(work.figures)}{'' if code == OK else f'  (exit code {code})'}")
+    sys.exit(code)
+
+
+def short(path: Path) -> str:
+    """Relative to the current folder, where it lies below it."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
