@@ -106,6 +106,4 @@ def compression(factors: pd.DataFrame) -> Iterator[dict]:
 
 
 def _listed(rows: pd.DataFrame) -> str:
-    return ", ".join(
-        f"{value_text(row, 'value', digits=3)} at {row['local_batch_size']}" for _, row in rows.iterrows()
-    )
+    return ", ".join(f"{value_text(row, 'value', digits=3)} at {row['local_batch_size']}" for _, row in rows.iterrows())

@@ -18,10 +18,11 @@ def grid_size(sizes: pd.DataFrame) -> Iterator[dict]:
         if group["grid_size"].nunique() < 2:
             continue
         first, last = group.iloc[0], group.iloc[-1]
+        before, after = first["params_per_byte"], last["params_per_byte"]
         text = (
             f"widths {first['layer_widths']}: from grid {first['grid_size']:.0f} to {last['grid_size']:.0f} the "
-            f"parameters per byte of peak memory go from {first['params_per_byte']:.4f} to "
-            f"{last['params_per_byte']:.4f} ({last['params_per_byte'] / first['params_per_byte']:.2f} times; {_COUNTED})"
+            f"parameters per byte of peak memory go from {before:.4f} to {after:.4f} ({after / before:.2f} times; "
+            f"{_COUNTED})"
         )
         yield sentence("grid size", True, text, group)
 

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 
 from kanstudy.analysis.plots.axes import COLUMN, PALETTE, STYLE, WIDTH, NotebookFigure, message
 from kanstudy.analysis.plots.isoefficiency import log2_ticks
-from kanstudy.analysis.published import EFFICIENCY, OVERHEAD, WORLD_SIZE
+from kanstudy.analysis.published import EFFICIENCY, WORLD_SIZE
 
 _EFFICIENCY, _OVERHEAD, _BOTH, _ALL = PALETTE[0], PALETTE[1], PALETTE[4], PALETTE[2]
 _LEGEND = {
@@ -51,7 +51,7 @@ def region(found: pd.DataFrame) -> Figure:
 
 
 def sensitivity(found: pd.DataFrame) -> Figure:
-    """How many settings are consistent where one constant is halved or doubled, a line a constant; dashed: as assumed."""
+    """How many settings are consistent where one constant is changed, a line a constant; dashed: as assumed."""
     if not len(found):
         return message("No constant was changed")
     base = found[found["constant"] == "none"]
@@ -90,7 +90,7 @@ def _panel(axis: Axes, rows: pd.DataFrame) -> None:
         colours[table.to_numpy(bool)] = (*colour, alpha)
     axis.pcolormesh(batch, width, colours, shading="nearest", rasterized=True)
     value = rows.pivot(index="hidden_width", columns="global_batch_size", values="efficiency").to_numpy(float)
-    if min(value.shape) > 1 and value.min() < EFFICIENCY.low < value.max():  # type: ignore[operator]  # it has a number
+    if min(value.shape) > 1 and value.min() < EFFICIENCY.low < value.max():
         axis.contour(batch, width, value, levels=[EFFICIENCY.low], colors="0.15", linewidths=0.9)
     log2_ticks(axis, batch, width)
 

@@ -19,7 +19,8 @@ import pandas as pd
 
 from kanstudy.analysis.attribution.chain import FACTORS, factor_name
 from kanstudy.analysis.machine_model.expected import expected
-from kanstudy.analysis.machine_model.model import MachineModel, flops_per_row
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.work import flops_per_row
 from kanstudy.analysis.tables.layouts import Column
 from kanstudy.spec import PointSpec
 

@@ -100,7 +100,7 @@ def region(machine: MachineModel, template: PointSpec, settings: Settings) -> pd
     return pd.DataFrame(rows)
 
 
-def not_monotonic(values: Sequence[float]) -> bool:
+def not_monotonic(values: np.ndarray) -> bool:
     """Whether values both rise and fall, by `DIGIT` or more each."""
     highest, lowest = np.maximum.accumulate(values), np.minimum.accumulate(values)
     return bool((values - lowest >= DIGIT).any() and (highest - values >= DIGIT).any())
@@ -130,7 +130,7 @@ def constants(machine: MachineModel) -> dict[str, float]:
 
 def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
     """What the region says, in words, or that there is none and which of the three conditions is met how often."""
-    head = f"Predicted from {machine.name}, {machine.network.name} ({machine.network.basis}), over {len(found)} settings: "
+    head = f"Predicted from {machine.name}, {machine.network.name} ({machine.network.basis}), {len(found)} settings: "
     region_of = found[found["consistent"]]
     if region_of.empty:
         counts = ", ".join(
@@ -146,11 +146,11 @@ def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
     share = region_of.loc[region_of["largest_loss"] == losses.index[0], "largest_share"].median()
     ways = ", ".join(f"{way} {count}" for way, count in region_of["overhead_scaling"].value_counts().items())
     return (
-        f"{head}{len(region_of)} lie in a region consistent with {EFFICIENCY.text} at {WORLD_SIZE} GPUs and an overhead "
+        f"{head}{len(region_of)} are in a region consistent with {EFFICIENCY.text} at {WORLD_SIZE} GPUs and overhead "
         f"that is {OVERHEAD.text} (overheads compared by {ways}): widths {_range(region_of['hidden_width'])}, global "
-        f"batches {_range(region_of['global_batch_size'])}, bucket caps {_range(region_of['bucket_cap_mb'])} MiB. There "
-        f"the largest loss is {losses.index[0]} in {losses.iloc[0]} of them ({100 * share:.0f} % of ln E in the median). "
-        "A prediction from assumptions, not a reproduction."
+        f"batches {_range(region_of['global_batch_size'])}, bucket caps {_range(region_of['bucket_cap_mb'])} MiB. "
+        f"There the largest loss is {losses.index[0]} in {losses.iloc[0]} of them, {100 * share:.0f} % of ln E in the "
+        "median. A prediction from assumptions, not a reproduction."
     )
 
 

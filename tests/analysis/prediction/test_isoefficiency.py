@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from fabricate import make_point
 
-from kanstudy.analysis.machine_model.model import MachineModel, flops_per_row
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.work import flops_per_row
 from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.prediction.isoefficiency import (
     MAP,
@@ -128,4 +129,6 @@ def test_a_model_without_a_hidden_layer_has_no_width() -> None:
 
 
 def test_an_operator_changes_the_work_of_rows_alone() -> None:
-    assert with_operator(LAUNCHES, 2.0) == replace(LAUNCHES, flops_per_s=2 * LAUNCHES.flops_per_s)
+    rates = {"flops_per_s": 3e10, "activation_bytes_per_s": 1e9}
+    twice = replace(LAUNCHES, **{name: 2 * rate for name, rate in rates.items()})
+    assert with_operator(replace(LAUNCHES, **rates), 2.0) == twice
