@@ -55,6 +55,8 @@ class MachineModel:
     - `contention`: n ranks of a node at once are 1 + contention·(n - 1) times slower than one alone;
     - `ddp_s`, `ddp_s_per_byte`: DDP's own work a step within backward, s, and s a byte of gradients (its copies);
     - `ranks_per_node` (None: all ranks are on one node), `nodes` (None: as many as asked for), `network`: between them;
+    - `bucket_s`, `bucket_s_per_byte`: what a bucket's collective takes within a step beyond one by itself, s and s a
+      byte: its queue, threads that wake up, buffers that are not in the cache;
     - `streams`: buckets that may travel at once (1 with NCCL, 2 with gloo); `overlap_slowdown`: backward goes
       1/(1 + overlap_slowdown) as fast while one does;
     - `memory_bytes`: a rank's memory (None: unlimited); `noise`: all that is random.
@@ -79,6 +81,8 @@ class MachineModel:
     ranks_per_node: int | None = None
     nodes: int | None = None
     network: Network = field(default_factory=Network)
+    bucket_s: float = 0.0
+    bucket_s_per_byte: float = 0.0
     streams: int = 1
     overlap_slowdown: float = 0.0
     memory_bytes: float | None = None
@@ -164,8 +168,9 @@ class MachineModel:
         self, point: PointSpec, backward_s: np.ndarray, collective_s: Callable[[float], float]
     ) -> np.ndarray:
         """What the point's gradient buckets outlast backward where one of so many bytes takes `collective_s`, s."""
-        times_s = np.array([collective_s(size) for size in gradient_buckets(point)])
-        delays_s = np.minimum(times_s, collective_s(0))  # an empty message takes its delays alone
+        sizes = gradient_buckets(point)
+        times_s = np.array([collective_s(size) + self.bucket_s + self.bucket_s_per_byte * size for size in sizes])
+        delays_s = np.minimum(times_s, collective_s(0) + self.bucket_s)  # an empty message takes its delays alone
         ready = self.ready_shares(point)
         return overlap.exposed_s(backward_s, ready, delays_s, times_s - delays_s, self.streams, self.overlap_slowdown)
 

@@ -28,6 +28,14 @@ class Link:
         return self.latency_s + message_bytes / self.bytes_per_s
 
 
+TIERS = ("inside", "between")
+
+
+def tiers_of(layout: Sequence[int]) -> tuple[str, ...]:
+    """The tiers of `TIERS` that a group of this layout uses; none of one rank."""
+    return ("inside",) * (max(layout) > 1) + ("between",) * (len(layout) > 1)
+
+
 @dataclass(frozen=True)
 class Tiers:
     """The links of a network as one algorithm uses them.
@@ -41,7 +49,7 @@ class Tiers:
 
     def used(self, layout: Sequence[int]) -> list[Link]:
         """The links that a group of this layout uses; none of one rank."""
-        return [self.inside] * (max(layout) > 1) + [self.between] * (len(layout) > 1)
+        return [getattr(self, tier) for tier in tiers_of(layout)]
 
     def slowest_s(self, message_bytes: float, layout: Sequence[int]) -> float:
         """Time of one message over the slowest link that the group uses, s; 0 of one rank."""

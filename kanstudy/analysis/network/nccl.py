@@ -16,18 +16,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kanstudy.analysis.network.link import Tiers
+from kanstudy.network_words import NCCL_PROTOCOLS
 
-ALGORITHMS = ("ring", "tree")
-PROTOCOLS = ("LL", "LL128", "Simple")
+ALGORITHMS = ("Ring", "Tree")
+"""Those of `NCCL_ALGORITHMS` that are modelled."""
 
-_BASE_US = {"ring": (6.6, 14.0, 8.4), "tree": (6.8, 14.0, 8.4)}
+_BASE_US = {"Ring": (6.6, 14.0, 8.4), "Tree": (6.8, 14.0, 8.4)}
 _HOP_US = {
-    "pcie": {"ring": (1.0, 2.5, 5.7), "tree": (1.0, 1.9, 4.0)},
-    "nvlink": {"ring": (0.6, 1.9, 3.4), "tree": (0.6, 1.25, 4.0)},
-    "net": {"ring": (2.7, 4.0, 14.0), "tree": (5.0, 8.5, 14.0)},
+    "pcie": {"Ring": (1.0, 2.5, 5.7), "Tree": (1.0, 1.9, 4.0)},
+    "nvlink": {"Ring": (0.6, 1.9, 3.4), "Tree": (0.6, 1.25, 4.0)},
+    "net": {"Ring": (2.7, 4.0, 14.0), "Tree": (5.0, 8.5, 14.0)},
 }
-"""By the kind of link and the algorithm, in the order of `PROTOCOLS`."""
-_SIMPLE = PROTOCOLS.index("Simple")
+"""By the kind of link and the algorithm, in the order of `NCCL_PROTOCOLS`."""
+_SIMPLE = NCCL_PROTOCOLS.index("Simple")
 _LAUNCH_OF_NETWORK_US = (1.0, 1.0, 3.0)
 """The least that a step of a ring takes where some of its steps go between nodes."""
 _PLATEAU = 1.4
@@ -59,7 +60,7 @@ def allreduce_choices(message_bytes: float, layout: Sequence[int], tiers: Tiers,
     return [
         Choice(algorithm, protocol, time_s(message_bytes, layout, tiers, nvlink, algorithm, protocol))
         for algorithm in ALGORITHMS
-        for protocol in PROTOCOLS
+        for protocol in NCCL_PROTOCOLS
     ]
 
 
@@ -67,40 +68,40 @@ def time_s(
     message_bytes: float, layout: Sequence[int], tiers: Tiers, nvlink: bool, algorithm: str, protocol: str
 ) -> float:
     """What the tuner expects of an all-reduce with this algorithm and protocol, s."""
-    p, m, which = sum(layout), len(layout), PROTOCOLS.index(protocol)
+    p, m, which = sum(layout), len(layout), NCCL_PROTOCOLS.index(protocol)
     inside, between = _hops_s(layout, tiers, nvlink, algorithm, which)
-    if algorithm == "tree":
+    if algorithm == "Tree":
         latency = 2 * ((p // m - 1) * inside + math.floor(math.log2(m)) * between)
         moved = 2 * message_bytes / _tree_share(message_bytes, m, which)
     else:
         latency = _ring_steps_s(2 * (p - m), 2 * (m - 1), m, inside, between, which)
         moved = 2 * (p - 1) / p * message_bytes / _RING_SHARE[which]
     latency += _BASE_US[algorithm][which] * 1e-6
-    if algorithm == "ring" and which == _SIMPLE and m > 1 and message_bytes / p >= 64:
+    if algorithm == "Ring" and which == _SIMPLE and m > 1 and message_bytes / p >= 64:
         latency *= _PLATEAU
     return latency + moved / tiers.bytes_per_s(layout)
 
 
 def ring_half_s(message_bytes: float, layout: Sequence[int], tiers: Tiers, nvlink: bool, protocol: str) -> float:
     """What the tuner expects of a reduce-scatter or an all-gather, which are rings, s."""
-    p, m, which = sum(layout), len(layout), PROTOCOLS.index(protocol)
-    inside, between = _hops_s(layout, tiers, nvlink, "ring", which)
-    latency = _BASE_US["ring"][which] * 1e-6 + _ring_steps_s(p - m, m - 1, m, inside, between, which)
+    p, m, which = sum(layout), len(layout), NCCL_PROTOCOLS.index(protocol)
+    inside, between = _hops_s(layout, tiers, nvlink, "Ring", which)
+    latency = _BASE_US["Ring"][which] * 1e-6 + _ring_steps_s(p - m, m - 1, m, inside, between, which)
     return latency + (p - 1) / p * message_bytes / _RING_SHARE[which] / tiers.bytes_per_s(layout)
 
 
 def broadcast_s(message_bytes: float, layout: Sequence[int], tiers: Tiers, nvlink: bool, protocol: str) -> float:
     """What the tuner expects of a broadcast, a chain of p hops, each as one of the outer tier, s."""
-    which = PROTOCOLS.index(protocol)
-    algorithm = "tree" if which == _SIMPLE else "ring"  # the tuner's way to count a chunk's latency
+    which = NCCL_PROTOCOLS.index(protocol)
+    algorithm = "Tree" if which == _SIMPLE else "Ring"  # the tuner's way to count a chunk's latency
     kind, link = ("net", tiers.between) if len(layout) > 1 else ("nvlink" if nvlink else "pcie", tiers.inside)
-    latency = _BASE_US["ring"][which] * 1e-6 + sum(layout) * _hop_s(link.latency_s, kind, algorithm, which)
+    latency = _BASE_US["Ring"][which] * 1e-6 + sum(layout) * _hop_s(link.latency_s, kind, algorithm, which)
     return latency + message_bytes / _RING_SHARE[which] / tiers.bytes_per_s(layout)
 
 
 def _hops_s(layout: Sequence[int], tiers: Tiers, nvlink: bool, algorithm: str, which: int) -> tuple[float, float]:
     """A hop inside a node and one between nodes, s; of one rank a node nothing hides what a hop takes."""
-    exposed = "tree" if sum(layout) == len(layout) else algorithm
+    exposed = "Tree" if sum(layout) == len(layout) else algorithm
     kind = "nvlink" if nvlink else "pcie"
     return (
         _hop_s(tiers.inside.latency_s, kind, algorithm, which),
@@ -109,7 +110,7 @@ def _hops_s(layout: Sequence[int], tiers: Tiers, nvlink: bool, algorithm: str, w
 
 
 def _hop_s(latency_s: float, kind: str, algorithm: str, which: int) -> float:
-    return latency_s * _HOP_US[kind][algorithm][which] / _HOP_US[kind]["ring"][_SIMPLE]
+    return latency_s * _HOP_US[kind][algorithm][which] / _HOP_US[kind]["Ring"][_SIMPLE]
 
 
 def _ring_steps_s(near: int, far: int, nodes: int, inside: float, between: float, which: int) -> float:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from kanstudy.analysis.network import closed_forms, nccl
 from kanstudy.analysis.network.link import Link, Tiers
 from kanstudy.analysis.network.nccl import Choice
+from kanstudy.network_words import ALGORITHMS, BASES, NCCL_PROTOCOLS
 
-__all__ = ["ALGORITHMS", "BASES", "GLOO_SHARE", "Choice", "Link", "Network", "one_node"]
+__all__ = ["ALGORITHMS", "BASES", "GLOO_SHARE", "Choice", "Link", "Network", "of_profile", "one_node"]
 
 _HALVES = {
     "ring": closed_forms.ring,
@@ -20,8 +22,6 @@ _HALVES = {
     "hierarchical": closed_forms.hierarchical,
     "gloo": closed_forms.ring,
 }
-ALGORITHMS = (*_HALVES, "nccl")
-BASES = ("assumed", "profile", "measured", "nccl-tests log")
 GLOO_SHARE = 0.95
 """Of a link's nominal rate that gloo's TCP streams reach: measured at 50 to 200 Mbit/s."""
 
@@ -54,13 +54,15 @@ class Network:
     nccl_protocols: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, choices in (("algorithm", ALGORITHMS), ("basis", BASES)):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} = {getattr(self, name)!r}: must be one of {', '.join(choices)}")
-        for name, choices in (("nccl_algorithms", nccl.ALGORITHMS), ("nccl_protocols", nccl.PROTOCOLS)):
-            given = getattr(self, name)
-            if not set(given) <= set(choices) or not (given or name == "nccl_protocols"):
-                raise ValueError(f"{name} = {given!r}: must be some of {', '.join(choices)}")
+        for name, value, choices in (("algorithm", self.algorithm, ALGORITHMS), ("basis", self.basis, BASES)):
+            if value not in choices:
+                raise ValueError(f"{name} = {value!r}: must be one of {', '.join(choices)}")
+        if not self.nccl_algorithms or not set(self.nccl_algorithms) <= set(nccl.ALGORITHMS):
+            allowed = ", ".join(nccl.ALGORITHMS)
+            raise ValueError(f"nccl_algorithms = {self.nccl_algorithms!r}: must be some of {allowed}")
+        if not set(self.nccl_protocols) <= set(NCCL_PROTOCOLS):
+            allowed = ", ".join(NCCL_PROTOCOLS)
+            raise ValueError(f"nccl_protocols = {self.nccl_protocols!r}: must be some of {allowed}")
 
     def allreduce_s(self, message_bytes: float, layout: Sequence[int]) -> float:
         """Time of an all-reduce, s."""
@@ -112,7 +114,7 @@ class Network:
 
     @property
     def _protocols(self) -> tuple[str, ...]:
-        return self.nccl_protocols or (nccl.PROTOCOLS if self.nvlink else ("LL", "Simple"))
+        return self.nccl_protocols or (NCCL_PROTOCOLS if self.nvlink else ("LL", "Simple"))
 
     @property
     def _tiers(self) -> Tiers:
@@ -124,6 +126,23 @@ class Network:
 def one_node(latency_s: float = 0.0, bytes_per_s: float = math.inf) -> Network:
     """A network of one node only, with a ring on it."""
     return Network(inside=Link(latency_s=latency_s, bytes_per_s=bytes_per_s))
+
+
+def of_profile(constants: Mapping[str, Any], name: str) -> Network:
+    """The network of a profile's table `[network]`, given as the values of its keys, such as `inside_gb_per_s`."""
+    inside, between = (
+        Link(latency_s=constants[f"{tier}_latency_us"] * 1e-6, bytes_per_s=constants[f"{tier}_gb_per_s"] * 1e9)
+        for tier in ("inside", "between")
+    )
+    return Network(
+        inside=inside,
+        between=between,
+        algorithm=constants["algorithm"],
+        name=name,
+        basis=constants["basis"],
+        basis_text=f"[network] of the profile {name}",
+        nvlink=constants["nvlink"],
+    )
 
 
 def _as_gloo(link: Link) -> Link:

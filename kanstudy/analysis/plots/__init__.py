@@ -8,6 +8,7 @@ panel of a figure. What was not measured is a figure that says so, not an empty 
 from kanstudy.analysis.plots import (
     axes,
     communication,
+    comparison,
     complementarity,
     controls,
     dose_response,
@@ -27,6 +28,7 @@ from kanstudy.analysis.plots import (
 __all__ = [
     "axes",
     "communication",
+    "comparison",
     "complementarity",
     "controls",
     "dose_response",

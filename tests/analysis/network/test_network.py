@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanstudy.analysis.network import nccl
-from kanstudy.analysis.network.network import ALGORITHMS, GLOO_SHARE, Link, Network, one_node
+from kanstudy.analysis.network.network import GLOO_SHARE, Link, Network, of_profile, one_node
+from kanstudy.network_words import ALGORITHMS, NCCL_PROTOCOLS
+from kanstudy.study.profile import load_profile
 
 MIB = 2**20
 PCIE_AND_HDR = Network(
@@ -144,26 +146,26 @@ def test_a_broadcast_reaches_nodes_first():
 ])  # fmt: skip
 def test_nccl_with_25_mib_over_pcie_and_hdr(layout, about_ms):
     choice = PCIE_AND_HDR.choice(25 * MIB, layout)
-    assert (choice.algorithm, choice.protocol) == ("ring", "Simple")
+    assert (choice.algorithm, choice.protocol) == ("Ring", "Simple")
     assert choice.time_s * 1e3 == pytest.approx(about_ms, abs=0.05)
 
 
 def test_nccl_by_hand_from_the_constants_of_its_tuner():
     found = {str(choice): choice.time_s for choice in PCIE_AND_HDR.nccl_choices(1024, (2, 2))}
-    assert set(found) == {"ring LL", "ring Simple", "tree LL", "tree Simple"}
-    assert found["ring LL"] == pytest.approx(6.6e-6 + 4 * 1e-6 + 2 * 2.7e-6 + 1.5 * 1024 / 5e9)
-    assert found["ring Simple"] == pytest.approx(1.4 * (8.4e-6 + 4 * 5.7e-6 + 2 * 14e-6) + 1.5 * 1024 / 10e9)
-    assert found["tree LL"] == pytest.approx(6.8e-6 + 2 * (1e-6 + 5e-6) + 2 * 1024 / (10e9 * 0.92 / 3.8 * 0.9))
+    assert set(found) == {"Ring LL", "Ring Simple", "Tree LL", "Tree Simple"}
+    assert found["Ring LL"] == pytest.approx(6.6e-6 + 4 * 1e-6 + 2 * 2.7e-6 + 1.5 * 1024 / 5e9)
+    assert found["Ring Simple"] == pytest.approx(1.4 * (8.4e-6 + 4 * 5.7e-6 + 2 * 14e-6) + 1.5 * 1024 / 10e9)
+    assert found["Tree LL"] == pytest.approx(6.8e-6 + 2 * (1e-6 + 5e-6) + 2 * 1024 / (10e9 * 0.92 / 3.8 * 0.9))
     spread = {str(choice): choice.time_s for choice in PCIE_AND_HDR.nccl_choices(1024, (1, 1, 1, 1))}
-    assert spread["ring LL"] == pytest.approx(6.6e-6 + 6 * 5e-6 + 1.5 * 1024 / 6e9)
-    assert spread["tree LL"] == pytest.approx(6.8e-6 + 4 * 5e-6 + 2 * 1024 / (12e9 * 0.92 / 3.8 * 0.9))
+    assert spread["Ring LL"] == pytest.approx(6.6e-6 + 6 * 5e-6 + 1.5 * 1024 / 6e9)
+    assert spread["Tree LL"] == pytest.approx(6.8e-6 + 4 * 5e-6 + 2 * 1024 / (12e9 * 0.92 / 3.8 * 0.9))
 
 
 def test_nccl_takes_trees_for_small_messages_on_many_nodes_and_rings_for_large_ones():
     layout = (2,) * 16
     choices = [PCIE_AND_HDR.choice(2**power, layout) for power in range(10, 29)]
-    assert str(choices[0]) == "tree LL"
-    assert str(choices[-1]) == "ring Simple"
+    assert str(choices[0]) == "Tree LL"
+    assert str(choices[-1]) == "Ring Simple"
     assert len({choice.protocol for choice in choices}) == 2
 
 
@@ -172,8 +174,8 @@ def test_nccl_takes_the_least_of_what_it_may(size, layout, nvlink):
     network = dataclasses.replace(PCIE_AND_HDR, nvlink=nvlink)
     free = network.choice(size, layout)
     assert free.time_s == min(choice.time_s for choice in network.nccl_choices(size, layout))
-    held = dataclasses.replace(network, nccl_algorithms=("tree",), nccl_protocols=("LL128",))
-    assert str(held.choice(size, layout)) == "tree LL128"
+    held = dataclasses.replace(network, nccl_algorithms=("Tree",), nccl_protocols=("LL128",))
+    assert str(held.choice(size, layout)) == "Tree LL128"
     assert held.allreduce_s(size, layout) >= free.time_s or not nvlink
 
 
@@ -182,10 +184,10 @@ def test_nccl_has_ll128_over_nvlink_or_where_it_is_told_to():
     assert str(nvlink.choice(MIB, (8,))).endswith("LL128")
     assert all("LL128" not in str(PCIE_AND_HDR.choice(2**power, (8,))) for power in range(8, 28))
     told = dataclasses.replace(PCIE_AND_HDR, nccl_protocols=("LL128",))
-    assert str(told.choice(MIB, (8,))) == "ring LL128"
+    assert str(told.choice(MIB, (8,))) == "Ring LL128"
 
 
-@given(st.sampled_from(nccl.ALGORITHMS), st.sampled_from(nccl.PROTOCOLS), SIZES, LINKS, LINKS, LAYOUTS, LINKS)
+@given(st.sampled_from(nccl.ALGORITHMS), st.sampled_from(NCCL_PROTOCOLS), SIZES, LINKS, LINKS, LAYOUTS, LINKS)
 def test_nccl_is_later_over_later_links(algorithm, protocol, size, inside, between, layout, more):
     if sum(layout) == 1:
         return
@@ -207,7 +209,7 @@ def test_sizes_from_a_frame_are_taken():
 @pytest.mark.parametrize(("changes", "said"), [
     ({"algorithm": "butterfly"}, "algorithm = 'butterfly': must be one of ring, tree"),
     ({"basis": "guess"}, "basis = 'guess': must be one of assumed"),
-    ({"nccl_algorithms": ()}, r"nccl_algorithms = \(\): must be some of ring, tree"),
+    ({"nccl_algorithms": ()}, r"nccl_algorithms = \(\): must be some of Ring, Tree"),
     ({"nccl_protocols": ("LL64",)}, r"nccl_protocols = \('LL64',\): must be some of LL, LL128, Simple"),
 ])  # fmt: skip
 def test_a_wrong_setting_is_named(changes, said):
@@ -236,3 +238,17 @@ def test_a_wrong_message_is_named(collective, size, layout, said):
 def test_a_wrong_link_is_named(changes, said):
     with pytest.raises(ValueError, match=said):
         Link(**changes)
+
+
+def test_a_profile_gives_its_network():
+    profile = load_profile("finisterrae3")
+    network = of_profile(dataclasses.asdict(profile.network), profile.name)
+    assert network.inside == PCIE_AND_HDR.inside
+    assert network.between == PCIE_AND_HDR.between
+    assert (network.algorithm, network.name, network.basis, network.nvlink) == (
+        "nccl",
+        "finisterrae3",
+        "assumed",
+        False,
+    )
+    assert network.basis_text == "[network] of the profile finisterrae3"
