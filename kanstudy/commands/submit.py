@@ -66,8 +66,7 @@ def submit(
 
     try:
         loaded = profiles.load_profile(profile)
-        if loaded.cluster is None:
-            raise profiles.ProfileError(f"{loaded.path}: has no [cluster], and is measured here: kanstudy run")
+        loaded.require_cluster()
         plans = {
             name: experiments.plan(loaded, name, rounds or 0, launches, "none")
             for name in NOTEBOOKS
