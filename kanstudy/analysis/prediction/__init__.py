@@ -1,0 +1,1 @@
+"""What more ranks would do: constants fitted to a calibration, and predictions from them, with bands."""
