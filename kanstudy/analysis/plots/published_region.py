@@ -25,23 +25,22 @@ _LEGEND = {
 
 
 def region(found: pd.DataFrame) -> Figure:
-    """The settings over global batch and hidden width: a panel for each bucket cap and way to compare overheads (and
-    placement, where there are several), coloured by what agrees; the line is where the efficiency is the published one.
-    """
+    """The settings over global batch and hidden width: a column a bucket cap, a row a way to compare overheads, coloured
+    by what agrees; the line is where the efficiency is the published one."""
     if not len(found) or not found["fits"].any():
         return message("No setting fits in a rank's memory")
-    shown = [found[name].unique() for name in ("overhead_scaling", "placement", "bucket_cap_mb")]
-    lines = [(scaling, placement) for scaling in shown[0] for placement in shown[1]]
+    caps = found["bucket_cap_mb"].unique()
+    ways = found[["scaling", "order"]].drop_duplicates().to_numpy().tolist()
     with matplotlib.rc_context(STYLE):
-        figure = NotebookFigure(figsize=(WIDTH, 1.9 * len(lines) + 0.8), layout="constrained")
-        axes = figure.subplots(len(lines), len(shown[2]), squeeze=False, sharex=True, sharey=True)
-        for row, (scaling, placement) in zip(axes, lines, strict=True):
-            for axis, cap in zip(row, shown[2], strict=True):
-                here = (found["overhead_scaling"] == scaling) & (found["placement"] == placement)
-                _panel(axis, found[here & (found["bucket_cap_mb"] == cap)])
-                laid = f", {placement}" if len(shown[1]) > 1 else ""
-                axis.set_title(f"bucket cap {cap:g} MiB{laid},\noverhead by {scaling} scaling")
-            row[0].set_ylabel("hidden width")
+        figure = NotebookFigure(figsize=(WIDTH, 1.6 * len(ways) + 0.8), layout="constrained")
+        axes = figure.subplots(len(ways), len(caps), squeeze=False, sharex=True, sharey=True)
+        for line, (scaling, order) in zip(axes, ways, strict=True):
+            here = found[(found["scaling"] == scaling) & (found["order"] == order)]
+            for axis, cap in zip(line, caps, strict=True):
+                _panel(axis, here[here["bucket_cap_mb"] == cap])
+            line[0].set_ylabel(f"{scaling} scaling,\n{order}\n\nhidden width", fontsize=7)
+        for axis, cap in zip(axes[0], caps, strict=True):
+            axis.set_title(f"bucket cap {cap:g} MiB")
         for axis in axes[-1]:
             axis.set_xlabel("global batch (rows)")
         line = Line2D([], [], color="0.15", linewidth=0.9)

@@ -9,7 +9,7 @@ reproduces nothing, and refutes nothing.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,16 +39,23 @@ _CONSTANTS = (
     "ddp_s_per_byte",
     "overlap_slowdown",
 )
-SETTING = ["hidden_width", "global_batch_size", "bucket_cap_mb", "placement", "overhead_scaling"]
+ORDERS = {
+    "packed": ((2, "packed"), (4, "packed"), (8, "packed")),
+    "spread": ((2, "spread"), (4, "spread"), (8, "spread")),
+    "packed, then spread": ((2, "packed"), (2, "spread"), (4, "packed"), (4, "spread"), (8, "packed")),
+}
+"""World sizes and placements over which overheads are compared, in this order. Which the study compared is not stated."""
+_WAY = ["scaling", "order"]
+SETTING = ["hidden_width", "global_batch_size", "bucket_cap_mb", "scaling", "order"]
 
 REGION = {
     "hidden_width": Column("width"),
     "global_batch_size": Column("global batch"),
     "bucket_cap_mb": Column("bucket cap (MiB)"),
-    "placement": Column("placement"),
-    "overhead_scaling": Column("overhead over ranks, scaling"),
+    "scaling": Column("overheads compared by scaling"),
+    "order": Column("and order of allocations"),
     "efficiency": Column(f"parallel efficiency, {WORLD_SIZE} ranks", digits=3),
-    "overheads": Column("overhead (%) by ranks"),
+    "overheads": Column("overhead (%)"),
     "largest_loss": Column("largest loss"),
     "largest_share": Column("its share of ln E (%)", 100, 0),
     "source": Column("source"),
@@ -65,38 +72,53 @@ SENSITIVITY = {
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings to go through: every hidden width with every global batch, bucket cap, placement, and way to compare
-    overheads over world sizes. That the study does not state: `strong` keeps the global batch, `weak` the rows that a
-    rank has of it at `WORLD_SIZE` ranks. `world_sizes` are those whose overheads are compared."""
+    """The settings to go through: every hidden width with every global batch and bucket cap, and every way to compare
+    overheads: `scalings`, `strong` with the global batch kept, `weak` with the rows that a rank has of it at
+    `WORLD_SIZE` ranks; and `orders`, names of `ORDERS`."""
 
     hidden_widths: Sequence[int]
     global_batch_sizes: Sequence[int]
     bucket_caps_mb: Sequence[float] = (25.0,)
-    placements: Sequence[str] = ("packed",)
-    overhead_scalings: Sequence[str] = ("strong", "weak")
-    world_sizes: Sequence[int] = (2, 4, 8)
+    scalings: Sequence[str] = ("strong", "weak")
+    orders: Sequence[str] = tuple(ORDERS)
+
+    def points(self, template: PointSpec) -> Iterator[tuple[dict[str, int | float], PointSpec]]:
+        """Each size, by name, and the point of strong scaling at `WORLD_SIZE` ranks that has it."""
+        lists = (self.hidden_widths, self.global_batch_sizes, self.bucket_caps_mb)
+        for size in itertools.product(*lists):
+            width, batch, cap = size
+            point = replace(
+                template,
+                scaling="strong",
+                world_size=WORLD_SIZE,
+                placement="packed",
+                layer_widths=with_hidden_width(template.layer_widths, width),
+                global_batch_size=batch,
+                n_samples=max(template.n_samples, batch),
+                bucket_cap_mb=cap,
+            )
+            yield dict(zip(SETTING, size, strict=False)), point
+
+    def ways(self) -> Iterator[tuple[str, str]]:
+        """Each way to compare overheads: a scaling and an order."""
+        return itertools.product(self.scalings, self.orders)
 
 
 def region(machine: MachineModel, template: PointSpec, settings: Settings) -> pd.DataFrame:
     """One row a setting: those of `SETTING`; the efficiency of strong scaling at `WORLD_SIZE` ranks, its factors,
-    the largest_loss of them and its share of ln E; `overheads` (text, by ranks), the lowest and the highest.
+    the largest_loss of them and its share of ln E; `overheads` (text), the lowest and the highest of them.
 
-    `efficiency_agrees`, `overhead_agrees` (inside the published range at every world size), `not_monotonic` (rises and
-    falls over world sizes), and `consistent`, all three; all False where a rank's memory does not hold
-    its step, or not the baseline's.
+    `efficiency_agrees`, `overhead_agrees` (inside the published range everywhere), `not_monotonic` (rises and falls
+    over the order), and `consistent`, all three; all False where a rank's memory does not hold its step, or not the
+    baseline's.
     """
     rows = []
-    lists = (settings.hidden_widths, settings.global_batch_sizes, settings.bucket_caps_mb, settings.placements)
-    for width, batch, cap, placement in itertools.product(*lists):
-        changes = {"layer_widths": with_hidden_width(template.layer_widths, width), "bucket_cap_mb": cap}
-        changes |= {"placement": placement, "scaling": "strong", "n_samples": max(template.n_samples, batch)}
-        point = replace(template, world_size=WORLD_SIZE, global_batch_size=batch, **changes)  # type: ignore[arg-type]  # as the fields are
+    for size, point in settings.points(template):
         whole = expected(point, machine)
         fits = machine.fits(point, "ddp") and machine.fits(point, "serial_global")
-        for scaling in settings.overhead_scalings:
-            shares = {p: expected(_at(point, p, scaling), machine).overhead for p in settings.world_sizes}
-            setting = (width, batch, cap, placement, scaling)
-            rows.append(dict(zip(SETTING, setting, strict=True)) | _described(whole) | _compared(whole, shares, fits))
+        for scaling, order in settings.ways():
+            row = size | {"scaling": scaling, "order": order} | _described(whole)
+            rows.append(row | _compared(machine, point, whole.efficiency, fits, scaling, order))
     return pd.DataFrame(rows)
 
 
@@ -114,9 +136,9 @@ def sensitivity(
     changes = [("none", 1.0), *itertools.product(constants(machine), times)]
     rows = []
     for constant, time in changes:
-        found = region(_changed(machine, constant, time), template, settings)
         row = {"constant": constant, "assumed": constants(machine).get(constant, np.nan), "times": time}
-        rows.append(row | {"consistent": int(found["consistent"].sum()), "settings": len(found), "source": "predicted"})
+        consistent, count = _consistent(_changed(machine, constant, time), template, settings)
+        rows.append(row | {"consistent": consistent, "settings": count, "source": "predicted"})
     return pd.DataFrame(rows, columns=list(SENSITIVITY))
 
 
@@ -144,7 +166,7 @@ def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
         return f"{head}none is consistent with the published numbers ({counts})."
     losses = region_of["largest_loss"].value_counts()
     share = region_of.loc[region_of["largest_loss"] == losses.index[0], "largest_share"].median()
-    ways = ", ".join(f"{way} {count}" for way, count in region_of["overhead_scaling"].value_counts().items())
+    ways = ", ".join(f"{scaling} scaling {order} {len(rows)}" for (scaling, order), rows in region_of.groupby(_WAY))
     return (
         f"{head}{len(region_of)} are in a region consistent with {EFFICIENCY.text} at {WORLD_SIZE} GPUs and overhead "
         f"that is {OVERHEAD.text} (overheads compared by {ways}): widths {_range(region_of['hidden_width'])}, global "
@@ -154,16 +176,35 @@ def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
     )
 
 
-def _compared(whole: Expected, overheads: dict[int, float], fits: bool) -> dict:
+def _consistent(machine: MachineModel, template: PointSpec, settings: Settings) -> tuple[int, int]:
+    """How many settings are consistent, and of how many; overheads are evaluated only where the efficiency agrees."""
+    consistent = count = 0
+    for _, point in settings.points(template):
+        ways = list(settings.ways())
+        count += len(ways)
+        whole = expected(point, machine)
+        fits = machine.fits(point, "ddp") and machine.fits(point, "serial_global")
+        if fits and _agrees(whole.efficiency):
+            found = (_compared(machine, point, whole.efficiency, fits, scaling, order) for scaling, order in ways)
+            consistent += sum(row["consistent"] for row in found)
+    return consistent, count
+
+
+def _agrees(efficiency: float) -> bool:
+    return EFFICIENCY.low - TOLERANCE <= efficiency <= EFFICIENCY.high + TOLERANCE  # type: ignore[operator]  # has both
+
+
+def _compared(
+    machine: MachineModel, point: PointSpec, efficiency: float, fits: bool, scaling: str, order: str
+) -> dict[str, object]:
     """Whether a setting's numbers agree with the published ones."""
-    values = np.array(list(overheads.values()))
-    low, high = EFFICIENCY.low - TOLERANCE, EFFICIENCY.high + TOLERANCE  # type: ignore[operator]  # both have numbers
+    values = np.array([expected(_at(point, *where, scaling), machine).overhead for where in ORDERS[order]])
     agrees = {
-        "efficiency_agrees": fits and low <= whole.efficiency <= high,
+        "efficiency_agrees": fits and _agrees(efficiency),
         "overhead_agrees": fits and bool((values >= OVERHEAD.low).all() and (values <= OVERHEAD.high).all()),
         "not_monotonic": fits and not_monotonic(values),
     }
-    text = ", ".join(f"{100 * value:.1f} at {p}" for p, value in overheads.items())
+    text = ", ".join(f"{100 * value:.1f} at {p} {laid}" for value, (p, laid) in zip(values, ORDERS[order], strict=True))
     row = {"overheads": text, "overhead_lowest": values.min(), "overhead_highest": values.max(), "fits": fits}
     return row | agrees | {"consistent": all(agrees.values()), "source": "predicted"}
 
@@ -175,9 +216,10 @@ def _described(whole: Expected) -> dict:
     return {"efficiency": whole.efficiency, **whole.factors, "largest_loss": factor_name(name), "largest_share": share}
 
 
-def _at(point: PointSpec, world_size: int, scaling: str) -> PointSpec:
+def _at(point: PointSpec, world_size: int, placement: str, scaling: str) -> PointSpec:
     batch = point.global_batch_size if scaling == "strong" else point.local_batch_size * world_size
-    return replace(point, world_size=world_size, global_batch_size=batch, scaling=scaling)
+    changes = {"world_size": world_size, "placement": placement, "global_batch_size": batch, "scaling": scaling}
+    return replace(point, **changes)  # type: ignore[arg-type]  # as the fields are
 
 
 def _changed(machine: MachineModel, constant: str, times: float) -> MachineModel:
