@@ -153,6 +153,8 @@ class Record:
     # put in on purpose: see kanstudy.injection; one dose is so many seconds a step
     injection: str = ""
     injection_step_s: float | None = None
+    # between the ranks: see kanstudy.emulated_link
+    link: str = ""
     # what was measured
     arms: dict[str, Arm]
     loss_first: float | None = None
@@ -193,7 +195,7 @@ def blank_record(point: PointSpec, run: RunSpec, status: str = "partial") -> Rec
         point_id=point.point_id,
         experiment=point.experiment,
         profile=run.profile,
-        source="emulated" if point.injection else "measured",
+        source="emulated" if point.injection or point.link else "measured",
         status=status,
         conditions=None,
         seed=point.seed,
@@ -229,6 +231,7 @@ def blank_record(point: PointSpec, run: RunSpec, status: str = "partial") -> Rec
         warmup_steps=point.warmup_steps,
         warmup_s=point.warmup_s,
         injection=point.injection,
+        link=point.link,
         arms={arm: Arm() for arm in point.arms},
         provenance=dict(run.provenance),
     )
@@ -277,8 +280,8 @@ def record_from_dict(values: object) -> Record:
     version = values.get("schema_version")
     if version != SCHEMA_VERSION:
         raise RecordError(f"schema_version {version!r}: this version of kanstudy reads {SCHEMA_VERSION}")
-    # records from before there were injections have none
-    record = build_strictly(Record, {"injection": "", "injection_step_s": None} | values, "record")
+    # records from before there were injections and links have none
+    record = build_strictly(Record, {"injection": "", "injection_step_s": None, "link": ""} | values, "record")
     record.error = None if values["error"] is None else build_strictly(Fault, values["error"], "error")
     record.arms = {name: _arm(name, arm) for name, arm in as_object(values["arms"], "arms").items()}
     record.allreduce = [

@@ -14,9 +14,12 @@ import dataclasses
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
+from kanstudy import emulated_link
 from kanstudy import injection as injections
 from kanstudy.sizes import MAX_SPLINE_ORDER
 
@@ -52,6 +55,15 @@ def _require_one_of(field: str, value: object, allowed: tuple[str, ...]) -> None
     _require(value in allowed, field, value, "one of " + ", ".join(allowed))
 
 
+def _parsed(field: str, text: str, parse: Callable[[str], _T]) -> _T:
+    """What a text stands for, whichever of its forms: 0.1 and 0.10 are one point."""
+    try:
+        return parse(text)
+    except (ValueError, AttributeError, TypeError) as error:
+        allowed = str(error) if isinstance(error, ValueError) else "text"
+        raise SpecError(f"{field} = {text!r}: must be {allowed}") from error
+
+
 def _is_whole(value: object, minimum: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
@@ -69,7 +81,8 @@ class PointSpec:
     seconds. `phase_steps` instrumented steps an arm give phases, bucket times and memory; `train_steps` steps of
     real training give the losses. `allreduce_bytes` are the message sizes of the blocking all-reduce benchmark.
     `injection` is a cause of lost efficiency to be put in, `CAUSE:DOSE` of `kanstudy.injection`; empty: none, the point
-    is measured as it is.
+    is measured as it is. `link` is the emulated link between any two ranks, `RATE:LATENCY` of `kanstudy.emulated_link`;
+    empty: ranks reach each other as they lie.
 
     Raises `SpecError` on any value outside what is allowed.
     """
@@ -102,6 +115,7 @@ class PointSpec:
     warmup_s: float = 0.5
     seed: int = 0
     injection: str = ""
+    link: str = ""
 
     def __post_init__(self) -> None:
         for name in ("layer_widths", "arms", "allreduce_bytes"):
@@ -167,16 +181,14 @@ class PointSpec:
             self.n_samples,
             f"at least one global batch ({self.global_batch_size} rows)",
         )
+        if self.link != "":
+            object.__setattr__(self, "link", str(_parsed("link", self.link, emulated_link.parse)))
         if self.injection != "":
             self._check_injection()
 
     def _check_injection(self) -> None:
-        try:
-            injected = injections.parse(self.injection)
-        except (ValueError, AttributeError) as error:
-            allowed = str(error) if isinstance(error, ValueError) else "text"
-            raise SpecError(f"injection = {self.injection!r}: must be {allowed}") from error
-        object.__setattr__(self, "injection", str(injected))  # 0.1 and 0.10 are one point
+        injected = _parsed("injection", self.injection, injections.parse)
+        object.__setattr__(self, "injection", str(injected))
         _require(self.world_size > 1, "injection", self.injection, "empty at world size 1, which has no chain")
         _require(
             self.comm_hook == "allreduce" or injected.cause not in injections.IN_HOOK,
@@ -184,6 +196,11 @@ class PointSpec:
             self.comm_hook,
             f"allreduce for the injection {self.injection}, which needs a hook in every arm of DDP",
         )
+
+    @property
+    def layer_shapes(self) -> tuple[tuple[int, int], ...]:
+        """Inputs and outputs of each layer, input to output."""
+        return tuple(pairwise(self.layer_widths))
 
     @property
     def local_batch_size(self) -> int:
@@ -194,8 +211,9 @@ class PointSpec:
     def point_id(self) -> str:
         """Readable name plus a hash of the specification, such as `strong_w4_b4096-3fa1c2`; never parsed."""
         values = dataclasses.asdict(self)
-        if not self.injection:  # points that are measured as they are keep the names they had before there were others
-            del values["injection"]
+        for name in ("injection", "link"):  # points without keep the names they had before there were others
+            if not values[name]:
+                del values[name]
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
         return f"{self.scaling}_w{self.world_size}_b{self.global_batch_size}-{digest[:8]}"
 
@@ -211,9 +229,9 @@ class RunSpec:
 
     `rounds[point_id]` complete rounds of each point are wanted of launch number `launch` (from 0, of `launches`), at
     most so many of points in `target_width` (`kanstudy.stopping`). `data_files[data_key(point)]` is the `.npz` that
-    holds the point's data. Ranks run `threads_per_rank` threads each and, if `pin`, stay on cores of their own. A
-    collective that takes longer than `collective_timeout_s` ends the launch. No new round begins that would not end
-    before `deadline_unix_s`.
+    holds the point's data. All points are measured over the same `link`. Ranks run `threads_per_rank` threads each and,
+    if `pin`, stay on cores of their own. A collective that takes longer than `collective_timeout_s` ends the launch. No
+    new round begins that would not end before `deadline_unix_s`.
     """
 
     profile: str
@@ -243,6 +261,8 @@ class RunSpec:
         _require(len(ids) == len(set(ids)), "points", ids, "distinct")
         _require_one_of("device", self.device, DEVICES)
         _require_one_of("backend", self.backend, BACKENDS)
+        links = sorted({point.link for point in self.points})
+        _require(len(links) == 1, "points", links, "all of the same link")
         _require(set(self.rounds) == set(ids), "rounds", sorted(self.rounds), "given for every point and no other")
         for point_id, rounds in self.rounds.items():
             _require(_is_whole(rounds, 1), f"rounds[{point_id}]", rounds, "a whole number >= 1")
@@ -259,7 +279,13 @@ class RunSpec:
             _require(
                 not point.injection or self.device == "cpu", "device", self.device, "cpu where causes are injected"
             )
+            _require(not point.link or self.device == "cpu", "device", self.device, "cpu where the link is emulated")
             _require(data_key(point) in self.data_files, "data_files", data_key(point), "a file for each data set")
+
+    @property
+    def link(self) -> str:
+        """The emulated link that all points are measured over; empty where there is none."""
+        return self.points[0].link
 
     @property
     def world_size(self) -> int:

@@ -229,3 +229,15 @@ def test_every_field_of_a_blank_record_can_be_read_back() -> None:
     assert record_from_dict(json.loads(json.dumps(dataclasses.asdict(record)))) == record
     assert record.rounds_planned == 3
     assert record.n_params is None
+
+
+def test_a_record_over_a_link_is_emulated_and_says_which() -> None:
+    record = blank_record(point := make(link="100mbit:1ms"), make_run(point))
+    assert (record.source, record.link) == ("emulated", "100mbit:1ms")
+    assert (measured().source, measured().link) == ("measured", "")
+
+
+def test_a_record_from_before_there_were_links_has_none() -> None:
+    values = dataclasses.asdict(measured())
+    del values["link"]
+    assert record_from_dict(values).link == ""

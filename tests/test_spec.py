@@ -151,3 +151,27 @@ def test_a_plan_needs_distinct_points_with_rounds_and_data() -> None:
     with pytest.raises(SpecError, match="data_files"):
         make_run(point, data_files={})
     assert dataclasses.replace(make_run(point, make(world_size=4))).world_size == 4
+
+
+def test_a_point_without_a_link_keeps_its_name_and_one_with_it_has_another():
+    names = {make(link=link).point_id for link in ("", "100mbit:1ms", "100mbit:2ms", "200mbit:1ms")}
+    assert len(names) == 4
+    assert make(link="100.0mbit:1.0ms") == make(link="100mbit:1ms")
+    assert make().point_id == "strong_w2_b64-be6a9f36"  # as before there were links
+
+
+@pytest.mark.parametrize("link", ["fast", "100mbit", 7, None])
+def test_a_link_that_is_none_is_refused_by_name(link):
+    with pytest.raises(SpecError, match=f"link = {link!r}: must be "):
+        make(link=link)
+
+
+def test_one_launch_has_one_link():
+    with pytest.raises(SpecError, match=r"points = \['', '100mbit:1ms'\]: must be all of the same link"):
+        make_run(make(), make(link="100mbit:1ms"))
+    assert make_run(make(link="100mbit:1ms")).link == "100mbit:1ms"
+
+
+def test_links_are_emulated_between_cpus_alone():
+    with pytest.raises(SpecError, match="device = 'cuda': must be cpu where the link is emulated"):
+        make_run(make(link="100mbit:1ms"), device="cuda", backend="nccl")

@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "kanstudy"
-COMMON = {"spec", "injection", "stopping", "record", "bench_record", "strict_json", "files", "machine", "sizes"}
+COMMON = {
+    "network_words",
+    "spec",
+    "injection",
+    "emulated_link",
+    "stopping",
+    "record",
+    "bench_record",
+    "strict_json",
+    "files",
+    "machine",
+    "sizes",
+}
 """Modules of the standard library alone that every room may use."""
 ROOMS = {  # what each may import of kanstudy, besides itself and COMMON
     "model": set(),

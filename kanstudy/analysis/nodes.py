@@ -14,6 +14,18 @@ def node_set(record: Record) -> str:
     return " ".join(record.provenance.get("node_set") or own[:1])
 
 
+def layout(record: Record) -> tuple[int, ...]:
+    """How many of the point's ranks lie on each of its nodes, such as (2, 2, 1): by the hosts that the record names, of
+    one that names none by its nodes, its ranks a node and its placement."""
+    if hosts := (record.provenance.get("conditions") or {}).get("hosts"):
+        return tuple(Counter(hosts).values())
+    nodes, most = record.nodes or 1, record.ranks_per_node or record.world_size
+    if record.placement == "packed":
+        full, rest = divmod(record.world_size, most)
+        return (most,) * full + ((rest,) if rest else ())
+    return tuple(record.world_size // nodes + (node < record.world_size % nodes) for node in range(nodes))
+
+
 def flags(record: Record) -> list[str]:
     """What a job found of its nodes before it measured, such as that NCCL did not take InfiniBand; of all attempts."""
     attempts = [record.provenance, *record.provenance.get("later_attempts", [])]

@@ -1,5 +1,5 @@
-"""What a profile says of a cluster: `[cluster]`, all that a job needs from Slurm and on its nodes. Nothing of a centre
-is in code: what one does differently is written in its profile.
+"""What a profile says of a cluster: `[cluster]`, all that a job needs from Slurm and on its nodes, and constants of its
+devices and links. Nothing of a centre is in code: what one does differently is written in its profile.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kanstudy.network_words import ALGORITHMS, BASES
 from kanstudy.spec import PLACEMENTS, PointSpec
 from kanstudy.study.strict import ProfileError, build, key
 
@@ -102,6 +103,24 @@ class Device:
     power_w: float = key(0.0, least=0)
     price_per_hour: float = key(0.0, least=0)
     currency: str = key("EUR")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConstants:
+    """`[network]`: constants of the links, for predictions; nothing measured depends on them.
+
+    `inside` is a rank's link to the others of its node, `between` a node's to the others. With the algorithm "nccl" a
+    latency is that of one hop of a ring with protocol Simple, with "gloo" a one-way delay. Rates are in 10⁹ bytes/s.
+    `nvlink` tells whether the devices of a node are joined by NVLink, `basis` where the constants come from.
+    """
+
+    algorithm: str = key(one_of=ALGORITHMS)
+    inside_latency_us: float = key(least=0)
+    inside_gb_per_s: float = key(above=0)
+    between_latency_us: float = key(least=0)
+    between_gb_per_s: float = key(above=0)
+    nvlink: bool = key(False)
+    basis: str = key("assumed", one_of=BASES)
 
 
 def read_cluster(values: Mapping[str, Any], where: str) -> Cluster:

@@ -1,8 +1,8 @@
 """A profile: what to measure and on which machine. A TOML file, read strictly, with two places for what comes of it.
 
 `[study]` holds settings for all series, `[[study.<experiment>]]` one series each (what it gives wins), `[machine]`
-the machine; `kanstudy.study.series` lists the keys. `[cluster]` is there where ranks run in a job, `[device]` tells
-constants of their devices; `kanstudy.study.cluster` lists theirs.
+the machine; `kanstudy.study.series` lists the keys. `[cluster]` is there where ranks run in a job, `[device]` and
+`[network]` tell constants of their devices and of the links between; `kanstudy.study.cluster` lists theirs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import kanstudy
 from kanstudy.machine import gpu_count, usable_cores
-from kanstudy.study.cluster import Cluster, Device, read_cluster
+from kanstudy.study.cluster import Cluster, Device, NetworkConstants, read_cluster
 from kanstudy.study.series import SERIES, Machine, Series, Settings
 from kanstudy.study.strict import ProfileError, allowed, as_table, build
 
@@ -51,7 +51,7 @@ class Study:
 class Profile:
     """A profile as read from `path`; `name` is the folder name of its results and figures.
 
-    `cluster` is None where the ranks run on this machine.
+    `cluster` is None where the ranks run on this machine, `network` where nothing is said of its links.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Profile:
     machine: Machine
     cluster: Cluster | None = None
     device_constants: Device = field(default_factory=Device)
+    network: NetworkConstants | None = None
 
     @cached_property  # with `auto` the driver is asked, which takes its time
     def device(self) -> str:
@@ -180,7 +181,7 @@ def _read(path: Path) -> Profile:
         raise ProfileError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ProfileError(f"{path}: not TOML: {error}") from error
-    known = ("study", "machine", "cluster", "device")
+    known = ("study", "machine", "cluster", "device", "network")
     for name in tables:
         if name not in known:
             raise ProfileError(f"{path}: unknown table [{name}]: must be {allowed(name, known)}")
@@ -194,6 +195,10 @@ def _read(path: Path) -> Profile:
         cluster = read_cluster(as_table(tables["cluster"], f"{path} [cluster]"), f"{path} [cluster]")
         _check_cluster(machine, cluster, path)
     constants = build(Device, as_table(tables.get("device", {}), f"{path} [device]"), f"{path} [device]")
+    network = None
+    if "network" in tables:
+        where = f"{path} [network]"
+        network = build(NetworkConstants, as_table(tables["network"], where), where)
     return Profile(
         name=path.stem,
         path=path,
@@ -201,6 +206,7 @@ def _read(path: Path) -> Profile:
         machine=machine,
         cluster=cluster,
         device_constants=constants,
+        network=network,
     )
 
 

@@ -68,7 +68,7 @@ def describe_launch(run: RunSpec, ranks: Ranks, cores: tuple[int, ...] | None) -
         "oversubscribed": run.oversubscribed,
         "backend": run.backend,
         "allocator": {name: os.environ.get(name) for name in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")},
-    }
+    } | ({"link": run.link} if run.link else {})
 
 
 def of_point(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fabricate import make_record
 
 from kanstudy.analysis import captions
-from kanstudy.analysis.nodes import cautions, flags, node_set
+from kanstudy.analysis.nodes import cautions, flags, layout, node_set
 from kanstudy.analysis.series import series_labels
 from kanstudy.record import Record
 
@@ -63,3 +63,20 @@ def test_flags_of_any_attempt_are_told() -> None:
     assert [flags(record) for record in records] == [[FLAG], [FLAG], []]
     assert cautions(records) == [f"{FLAG} (2 of 3 points)"]
     assert f"{FLAG} (2 of 3 points)" in captions.caption(records)
+
+
+def test_the_layout_is_that_of_the_hosts() -> None:
+    assert layout(on(["a", "b"], ["a", "a", "b"], global_batch_size=2520)) == (2, 1)
+    assert layout(on(["a", "b"], ["a", "b"], placement="spread")) == (1, 1)
+
+
+def test_without_hosts_the_layout_follows_from_nodes_and_placement() -> None:
+    def without_hosts(world_size: int, nodes: int, ranks_per_node: int, placement: str) -> tuple[int, ...]:
+        record = make_record(world_size=world_size, rounds=1, placement=placement, global_batch_size=2520)
+        record.nodes, record.ranks_per_node = nodes, ranks_per_node
+        return layout(record)
+
+    assert without_hosts(4, 2, 2, "packed") == (2, 2)
+    assert without_hosts(5, 3, 2, "packed") == (2, 2, 1)
+    assert without_hosts(6, 4, 2, "spread") == (2, 2, 1, 1)
+    assert without_hosts(2, 2, 1, "spread") == (1, 1)

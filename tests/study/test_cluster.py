@@ -118,3 +118,49 @@ def test_profiles_of_clusters_can_be_planned_anywhere(name):
     assert any(plan.points for plan in plans)
     assert profile.backend == "nccl"
     assert sum(plan.estimated_s() for plan in plans) < profile.cluster.time_limit_s
+
+
+NETWORK = {
+    "algorithm": "'nccl'",
+    "inside_latency_us": "5.7",
+    "inside_gb_per_s": "10",
+    "between_latency_us": "14.0",
+    "between_gb_per_s": "12.0",
+}
+
+
+def network_table(**changes: str | None) -> str:
+    """The table [network] with some of its keys changed, or left out (None)."""
+    lines = [f"{name} = {value}" for name, value in (NETWORK | changes).items() if value is not None]
+    return "\n".join(["[network]", *lines, ""])
+
+
+def test_a_profile_may_tell_constants_of_its_links(tmp_path):
+    assert profile_of(tmp_path, STRONG).network is None
+    network = profile_of(tmp_path, STRONG, network_table(nvlink="true", basis="'measured'")).network
+    assert network is not None
+    assert (network.algorithm, network.inside_gb_per_s, network.nvlink, network.basis) == (
+        "nccl",
+        10.0,
+        True,
+        "measured",
+    )
+    assert profile_of(tmp_path, STRONG, network_table()).network.basis == "assumed"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"algorithm": "'ncl'"}, "[network] algorithm = 'ncl': must be one of ring, tree"),
+        ({"inside_gb_per_s": "0"}, "[network] inside_gb_per_s = 0: must be a number > 0"),
+        ({"between_latency_us": "-1"}, "[network] between_latency_us = -1: must be a number >= 0"),
+        ({"between_gb_per_s": None}, "[network]: key 'between_gb_per_s' is missing"),
+        ({"bandwidth": "3"}, "[network]: unknown key 'bandwidth'"),
+        ({"basis": "'guess'"}, "basis = 'guess': must be one of assumed"),
+        ({"nvlink": "1"}, "nvlink = 1: must be true or false"),
+    ],
+)
+def test_wrong_constants_of_links_are_named(tmp_path, wrong, message):
+    with pytest.raises(ProfileError) as error:
+        profile_of(tmp_path, STRONG, network_table(**wrong))
+    assert message in str(error.value)

@@ -25,11 +25,12 @@ def peak_memory_bytes(point: PointSpec, arm: str) -> int:
     """
     word, gradients, n_rows = word_bytes(point), layer_bytes(point), rows(point, arm)
     held = sum(gradients) * (1 + _MOMENTS[point.optimizer] + arm.startswith("ddp"))
-    held += buffer_bytes(point) + word * n_rows * (point.layer_widths[0] + point.layer_widths[-1])
-    output = word * n_rows * point.layer_widths[-1]  # kept until the step ends
+    inputs, outputs = point.layer_shapes[0][0], point.layer_shapes[-1][1]
+    held += buffer_bytes(point) + word * n_rows * (inputs + outputs)
+    output = word * n_rows * outputs  # kept until the step ends
     moments: list[float] = [output + sum(gradients) + _optimizer_bytes(point)]
     saved = 0.0
-    for layer, width in enumerate(point.layer_widths[:-1]):
+    for layer, (width, _) in enumerate(point.layer_shapes):
         moments.append(saved + word * n_rows * width * _expanding(point, layer))
         saved += word * n_rows * width * _saved(point, layer)
         backward = word * n_rows * _differentiating(point, layer)
@@ -63,7 +64,7 @@ def _expanding(point: PointSpec, layer: int) -> float:
 
 def _differentiating(point: PointSpec, layer: int) -> float:
     """Numbers a row that a layer's backward holds beyond what was kept: gradients of its outputs and inputs."""
-    width, after = point.layer_widths[layer], point.layer_widths[layer + 1]
+    width, after = point.layer_shapes[layer]
     if layer == 0:
         return after
     if point.model == "mlp" or point.operator == "fused":

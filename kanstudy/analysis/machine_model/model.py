@@ -15,6 +15,7 @@ The defaults are the ideal machine: each cause of lost efficiency is absent unti
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -54,6 +55,8 @@ class MachineModel:
     - `contention`: n ranks of a node at once are 1 + contention·(n - 1) times slower than one alone;
     - `ddp_s`, `ddp_s_per_byte`: DDP's own work a step within backward, s, and s a byte of gradients (its copies);
     - `ranks_per_node` (None: all ranks are on one node), `nodes` (None: as many as asked for), `network`: between them;
+    - `bucket_s`, `bucket_s_per_byte`: what a bucket's collective takes within a step beyond one by itself, s and s a
+      byte: its queue, threads that wake up, buffers that are not in the cache;
     - `streams`: buckets that may travel at once (1 with NCCL, 2 with gloo); `overlap_slowdown`: backward goes
       1/(1 + overlap_slowdown) as fast while one does;
     - `memory_bytes`: a rank's memory (None: unlimited); `noise`: all that is random.
@@ -78,6 +81,8 @@ class MachineModel:
     ranks_per_node: int | None = None
     nodes: int | None = None
     network: Network = field(default_factory=Network)
+    bucket_s: float = 0.0
+    bucket_s_per_byte: float = 0.0
     streams: int = 1
     overlap_slowdown: float = 0.0
     memory_bytes: float | None = None
@@ -137,7 +142,7 @@ class MachineModel:
 
         In proportion to the backward work behind the bucket: that of its last layer and of all layers after that.
         """
-        launch_s = self.launch_s / (len(point.layer_widths) - 1)
+        launch_s = self.launch_s / len(point.layer_shapes)
         layers_s = [
             self._joined_s(launch_s, point.local_batch_size * (flops / self.flops_per_s + elementwise_s))
             for flops, elementwise_s in zip(
@@ -156,15 +161,18 @@ class MachineModel:
         That is what the buckets' all-reduces outlast backward (`overlap`), and the broadcast of buffers, if any.
         """
         layout = self.layout(point)
-        sizes = gradient_buckets(point)
-        times_s = np.array([self.network.allreduce_s(size, layout) for size in sizes])
-        # an empty message takes its delays alone
-        delays_s = np.minimum(times_s, [self.network.allreduce_s(0, layout)] * len(sizes))
-        ready = self.ready_shares(point)
-        outlasts = overlap.exposed_s(
-            backward_s, ready, delays_s, times_s - delays_s, self.streams, self.overlap_slowdown
-        )
+        outlasts = self.outlasting_s(point, backward_s, lambda size: self.network.allreduce_s(size, layout))
         return outlasts + (self.network.broadcast_s(buffer_bytes(point), layout) if point.sync_buffers else 0.0)
+
+    def outlasting_s(
+        self, point: PointSpec, backward_s: np.ndarray, collective_s: Callable[[float], float]
+    ) -> np.ndarray:
+        """What the point's gradient buckets outlast backward where one of so many bytes takes `collective_s`, s."""
+        sizes = gradient_buckets(point)
+        times_s = np.array([collective_s(size) + self.bucket_s + self.bucket_s_per_byte * size for size in sizes])
+        delays_s = np.minimum(times_s, collective_s(0) + self.bucket_s)  # an empty message takes its delays alone
+        ready = self.ready_shares(point)
+        return overlap.exposed_s(backward_s, ready, delays_s, times_s - delays_s, self.streams, self.overlap_slowdown)
 
     def peak_memory_bytes(self, point: PointSpec, arm: str) -> int:
         """The most bytes that a rank's tensors hold during a step of the arm."""

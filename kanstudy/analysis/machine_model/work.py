@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from kanstudy.sizes import kan_flops_per_sample, kan_terms, mlp_flops_per_sample
 from kanstudy.spec import PointSpec
 
@@ -25,10 +23,11 @@ def terms(point: PointSpec) -> int:
 
 def tensor_bytes(point: PointSpec) -> list[list[int]]:
     """Bytes of each layer's parameters, input to output, tensor by tensor: a KAN's weight; an MLP's weight and bias."""
-    weights = [word_bytes(point) * before * after * terms(point) for before, after in pairwise(point.layer_widths)]
+    weights = [word_bytes(point) * before * after * terms(point) for before, after in point.layer_shapes]
     if point.model == "kan":
         return [[weight] for weight in weights]
-    return [[weight, word_bytes(point) * after] for weight, after in zip(weights, point.layer_widths[1:], strict=True)]
+    biases = [word_bytes(point) * after for _, after in point.layer_shapes]
+    return [list(tensors) for tensors in zip(weights, biases, strict=True)]
 
 
 def layer_bytes(point: PointSpec) -> list[int]:
@@ -46,15 +45,17 @@ def buffer_bytes(point: PointSpec) -> int:
     if point.model != "kan":
         return 0
     knots = point.grid_size + 2 * point.spline_order + 1  # type: ignore[operator]  # whole in a KAN's point
-    return word_bytes(point) * knots * sum(point.layer_widths[:-1])
+    return word_bytes(point) * knots * sum(before for before, _ in point.layer_shapes)
 
 
 def flops_per_row(point: PointSpec) -> int:
     """Floating-point operations of the matrix products of forward and backward for one row; a record's
     `flops_per_sample`."""
-    if point.model == "kan":
-        return kan_flops_per_sample(point.layer_widths, point.grid_size, point.spline_order)  # type: ignore[arg-type]
-    return mlp_flops_per_sample(point.layer_widths)
+    if point.model != "kan":
+        return sum(mlp_flops_per_sample(shape) for shape in point.layer_shapes)
+    size, order = point.grid_size, point.spline_order
+    layers = [kan_flops_per_sample(shape, size, order) for shape in point.layer_shapes]  # type: ignore[arg-type]
+    return sum(layers)
 
 
 def activation_bytes_per_row(point: PointSpec) -> int:
@@ -70,7 +71,7 @@ def activation_bytes_per_row(point: PointSpec) -> int:
 def layer_activation_bytes(point: PointSpec) -> list[int]:
     """The same of each layer, input to output."""
     elements = _of_reference(point) if point.operator == "reference" else 6 * terms(point)
-    return [word_bytes(point) * elements * before for before in point.layer_widths[:-1]]
+    return [word_bytes(point) * elements * before for before, _ in point.layer_shapes]
 
 
 def _of_reference(point: PointSpec) -> int:
@@ -85,5 +86,5 @@ def _of_reference(point: PointSpec) -> int:
 def layer_backward_flops(point: PointSpec) -> list[int]:
     """Floating-point operations of each layer's backward for one row: the gradients of weights and of inputs, 2 a
     weight each; the first layer's inputs are data and need none."""
-    first, *others = (before * after * terms(point) for before, after in pairwise(point.layer_widths))
+    first, *others = (before * after * terms(point) for before, after in point.layer_shapes)
     return [2 * first, *(4 * edges for edges in others)]

@@ -1,1 +1,1 @@
-"""A network as a cost model: its links, how ranks lie on nodes, and what an all-reduce costs on it."""
+"""A network as a cost model: its links, how ranks lie on nodes, and what collectives cost on it."""

@@ -70,6 +70,15 @@ def test_ddp_copies_gradients() -> None:
     assert own == pytest.approx(1e-4 + 4e-9 * n_parameters(point))
 
 
+def test_a_bucket_costs_more_within_a_step_than_a_collective_by_itself() -> None:
+    point, network = make_point(world_size=2), one_node(latency_s=1e-4, bytes_per_s=1e9)
+    alone = float(MachineModel(network=network).exposed_s(point, np.array(1e-2)))
+    within = MachineModel(network=network, bucket_s=1e-3, bucket_s_per_byte=1e-9)
+    assert len(gradient_buckets(point)) == 1
+    more = 1e-3 + 1e-9 * sum(layer_bytes(point))
+    assert float(within.exposed_s(point, np.array(1e-2))) == pytest.approx(alone + more)
+
+
 def test_a_bucket_is_ready_with_the_backward_work_behind_it(repository: Path) -> None:
     """Against the times that the worker's hooks noted: products and elements weigh the same here."""
     machine = MachineModel(flops_per_s=1e11, activation_bytes_per_s=math.inf)
