@@ -14,7 +14,8 @@ import torch
 
 import kanstudy
 from kanstudy.record import Record
-from kanstudy.spec import PointSpec, RunSpec
+from kanstudy.run_spec import RunSpec
+from kanstudy.spec import PointSpec
 from kanstudy.worker.ranks import Ranks
 
 
@@ -68,7 +69,7 @@ def describe_launch(run: RunSpec, ranks: Ranks, cores: tuple[int, ...] | None) -
         "oversubscribed": run.oversubscribed,
         "backend": run.backend,
         "allocator": {name: os.environ.get(name) for name in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")},
-    }
+    } | ({"link": run.link} if run.link else {})
 
 
 def of_point(

@@ -62,7 +62,7 @@ def test_one_rank_without_others_still_shows_what_ddp_costs(tmp_path):
     ],
 )
 def test_what_cannot_calibrate_is_refused_by_name(tmp_path, lines, words):
-    with pytest.raises(ProfileError, match="study.calibration.*#1") as raised:
+    with pytest.raises(ProfileError, match=r"study\.calibration.*#1") as raised:
         experiments.calibration(profile_of(tmp_path, CALIBRATION + lines))
     assert words in str(raised.value)
 
