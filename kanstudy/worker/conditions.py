@@ -14,7 +14,8 @@ import torch
 
 import kanstudy
 from kanstudy.record import Record
-from kanstudy.spec import PointSpec, RunSpec
+from kanstudy.run_spec import RunSpec
+from kanstudy.spec import PointSpec
 from kanstudy.worker.ranks import Ranks
 
 

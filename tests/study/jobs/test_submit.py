@@ -12,8 +12,9 @@ from click.testing import CliRunner
 from profiles_for_tests import STRONG, write
 
 from kanstudy import cli
-from kanstudy.record import Arm, Round, blank_record, write_record
-from kanstudy.spec import RunSpec, data_key
+from kanstudy.record import Arm, Round, blank_record
+from kanstudy.record_files import write_record
+from kanstudy.run_spec import RunSpec, data_key
 from kanstudy.study import experiments, launch
 from kanstudy.study.cluster import read_cluster
 from kanstudy.study.folder import FolderBusyError, opened
