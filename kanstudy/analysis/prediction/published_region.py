@@ -9,13 +9,15 @@ reproduces nothing, and refutes nothing.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
 from kanstudy.analysis.attribution.chain import factor_name
+from kanstudy.analysis.machine_model.assumptions import changed, constants
 from kanstudy.analysis.machine_model.expected import Expected, expected
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.prediction.isoefficiency import with_hidden_width
@@ -27,24 +29,13 @@ TOLERANCE = 0.025
 """How far from the published efficiency a predicted one may lie: as far as a measured one is known that has the
 study's usual interval, ±2.5 %. The published one has none."""
 DIGIT = 0.001
-"""The last digit in which the published overhead is given: what changes less does not rise or fall."""
-_CONSTANTS = (
-    "flops_per_s",
-    "activation_bytes_per_s",
-    "launch_s",
-    "optimizer_s",
-    "optimizer_s_per_parameter",
-    "contention",
-    "ddp_s",
-    "ddp_s_per_byte",
-    "overlap_slowdown",
-)
+"""The last digit in which the published overhead is given: what changes by less neither rises nor falls."""
 ORDERS = {
     "packed": ((2, "packed"), (4, "packed"), (8, "packed")),
     "spread": ((2, "spread"), (4, "spread"), (8, "spread")),
     "packed, then spread": ((2, "packed"), (2, "spread"), (4, "packed"), (4, "spread"), (8, "packed")),
 }
-"""World sizes and placements over which overheads are compared, in this order. Which the study compared is not stated."""
+"""World sizes and placements over which overheads are compared, in this order. The study does not state its own."""
 _WAY = ["scaling", "order"]
 SETTING = ["hidden_width", "global_batch_size", "bucket_cap_mb", "scaling", "order"]
 
@@ -64,8 +55,10 @@ SENSITIVITY = {
     "constant": Column("assumed constant"),
     "assumed": Column("assumed"),
     "times": Column("times"),
-    "consistent": Column("settings consistent"),
-    "settings": Column("of"),
+    "efficiency_agrees": Column("the efficiency agrees"),
+    "both_agree": Column("and the overhead's range"),
+    "consistent": Column("and it is not monotonic: consistent"),
+    "settings": Column("of settings"),
     "source": Column("source"),
 }
 
@@ -115,10 +108,10 @@ def region(machine: MachineModel, template: PointSpec, settings: Settings) -> pd
     rows = []
     for size, point in settings.points(template):
         whole = expected(point, machine)
-        fits = machine.fits(point, "ddp") and machine.fits(point, "serial_global")
+        at, fits = _overheads(machine, point), _fits(machine, point)
         for scaling, order in settings.ways():
             row = size | {"scaling": scaling, "order": order} | _described(whole)
-            rows.append(row | _compared(machine, point, whole.efficiency, fits, scaling, order))
+            rows.append(row | _compared(at, whole.efficiency, fits, scaling, order))
     return pd.DataFrame(rows)
 
 
@@ -131,23 +124,27 @@ def not_monotonic(values: np.ndarray) -> bool:
 def sensitivity(
     machine: MachineModel, template: PointSpec, settings: Settings, times: Sequence[float] = (0.5, 2.0)
 ) -> pd.DataFrame:
-    """How many settings are consistent if one constant of the machine is so many `times` what is assumed: first a row
-    with none changed, then one for each constant that the machine has and each of `times`."""
+    """How the region depends on each constant: first a row with none changed, then one for each constant that the
+    machine has and each of `times` what is assumed. Columns: those of `SENSITIVITY`."""
     changes = [("none", 1.0), *itertools.product(constants(machine), times)]
     rows = []
     for constant, time in changes:
         row = {"constant": constant, "assumed": constants(machine).get(constant, np.nan), "times": time}
-        consistent, count = _consistent(_changed(machine, constant, time), template, settings)
-        rows.append(row | {"consistent": consistent, "settings": count, "source": "predicted"})
+        rows.append(row | _counts(changed(machine, {constant: time} if constant != "none" else {}), template, settings))
     return pd.DataFrame(rows, columns=list(SENSITIVITY))
 
 
-def constants(machine: MachineModel) -> dict[str, float]:
-    """The constants that a machine model has, by name and in SI units: those that are neither absent nor infinite."""
-    found = {name: getattr(machine, name) for name in _CONSTANTS}
-    for tier, name in itertools.product(("inside", "between"), ("latency_s", "bytes_per_s")):
-        found[f"{tier} {name}"] = getattr(getattr(machine.network, tier), name)
-    return {name: value for name, value in found.items() if 0 < value < np.inf}
+def all_at_once(
+    machine: MachineModel, template: PointSpec, settings: Settings, draws: int, seed: int = 0
+) -> pd.DataFrame:
+    """How the region depends on all constants together: a row a draw, each constant times a number of its own
+    between half and two (log-uniform). Columns: the numbers, by constant, and the counts of `SENSITIVITY`."""
+    names, rng = list(constants(machine)), np.random.default_rng(seed)
+    rows = []
+    for _ in range(draws):
+        times = dict(zip(names, (2.0 ** rng.uniform(-1, 1, len(names))).tolist(), strict=True))
+        rows.append(times | _counts(changed(machine, times), template, settings))
+    return pd.DataFrame(rows)
 
 
 def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
@@ -176,29 +173,62 @@ def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
     )
 
 
-def _consistent(machine: MachineModel, template: PointSpec, settings: Settings) -> tuple[int, int]:
-    """How many settings are consistent, and of how many; overheads are evaluated only where the efficiency agrees."""
-    consistent = count = 0
+def sentence_of_draws(found: pd.DataFrame) -> str:
+    """How often there is such a region where all constants are other than assumed, in words."""
+    some = found[found["consistent"] > 0]
+    both = int((found["both_agree"] > 0).sum())
+    text = (
+        f"With every constant drawn between half and twice of what is assumed, {both} of {len(found)} draws have "
+        "settings whose efficiency and overheads' range agree with the published ones, and "
+        f"{len(some)} have some where the overhead is not monotonic, too"
+    )
+    return text + (
+        f": {some['consistent'].median():.0f} of {some['settings'].iloc[0]} in the median." if len(some) else "."
+    )
+
+
+def _counts(machine: MachineModel, template: PointSpec, settings: Settings) -> dict[str, object]:
+    """How many settings agree, and in what; overheads are evaluated only where the efficiency agrees."""
+    counts = dict.fromkeys(("settings", "efficiency_agrees", "both_agree", "consistent"), 0)
     for _, point in settings.points(template):
         ways = list(settings.ways())
-        count += len(ways)
-        whole = expected(point, machine)
-        fits = machine.fits(point, "ddp") and machine.fits(point, "serial_global")
-        if fits and _agrees(whole.efficiency):
-            found = (_compared(machine, point, whole.efficiency, fits, scaling, order) for scaling, order in ways)
-            consistent += sum(row["consistent"] for row in found)
-    return consistent, count
+        counts["settings"] += len(ways)
+        if not (_fits(machine, point) and _agrees(efficiency := expected(point, machine).efficiency)):
+            continue
+        counts["efficiency_agrees"] += len(ways)
+        at = _overheads(machine, point)
+        for scaling, order in ways:
+            found = _compared(at, efficiency, True, scaling, order)
+            counts["both_agree"] += bool(found["overhead_agrees"])
+            counts["consistent"] += bool(found["consistent"])
+    return counts | {"source": "predicted"}
+
+
+def _fits(machine: MachineModel, point: PointSpec) -> bool:
+    return machine.fits(point, "ddp") and machine.fits(point, "serial_global")
 
 
 def _agrees(efficiency: float) -> bool:
     return EFFICIENCY.low - TOLERANCE <= efficiency <= EFFICIENCY.high + TOLERANCE  # type: ignore[operator]  # has both
 
 
+def _overheads(machine: MachineModel, point: PointSpec) -> Callable[[int, str, str], float]:
+    """The overhead of a size by world size, placement and scaling, each evaluated once."""
+
+    @cache
+    def overhead(world_size: int, placement: str, scaling: str) -> float:
+        batch = point.global_batch_size if scaling == "strong" else point.local_batch_size * world_size
+        changes = {"world_size": world_size, "placement": placement, "global_batch_size": batch, "scaling": scaling}
+        return expected(replace(point, **changes), machine).overhead  # type: ignore[arg-type]  # as the fields are
+
+    return overhead
+
+
 def _compared(
-    machine: MachineModel, point: PointSpec, efficiency: float, fits: bool, scaling: str, order: str
+    overhead: Callable[[int, str, str], float], efficiency: float, fits: bool, scaling: str, order: str
 ) -> dict[str, object]:
     """Whether a setting's numbers agree with the published ones."""
-    values = np.array([expected(_at(point, *where, scaling), machine).overhead for where in ORDERS[order]])
+    values = np.array([overhead(*where, scaling) for where in ORDERS[order]])
     agrees = {
         "efficiency_agrees": fits and _agrees(efficiency),
         "overhead_agrees": fits and bool((values >= OVERHEAD.low).all() and (values <= OVERHEAD.high).all()),
@@ -214,23 +244,6 @@ def _described(whole: Expected) -> dict:
     lost = whole.efficiency < 1
     share = np.log(whole.factors[name]) / np.log(whole.efficiency) if lost else np.nan
     return {"efficiency": whole.efficiency, **whole.factors, "largest_loss": factor_name(name), "largest_share": share}
-
-
-def _at(point: PointSpec, world_size: int, placement: str, scaling: str) -> PointSpec:
-    batch = point.global_batch_size if scaling == "strong" else point.local_batch_size * world_size
-    changes = {"world_size": world_size, "placement": placement, "global_batch_size": batch, "scaling": scaling}
-    return replace(point, **changes)  # type: ignore[arg-type]  # as the fields are
-
-
-def _changed(machine: MachineModel, constant: str, times: float) -> MachineModel:
-    tier, _, name = constant.rpartition(" ")
-    if constant == "none":
-        return machine
-    if not tier:
-        return replace(machine, **{name: times * getattr(machine, name)})
-    link = getattr(machine.network, tier)
-    link = replace(link, **{name: times * getattr(link, name)})
-    return replace(machine, network=replace(machine.network, **{tier: link}))
 
 
 def _range(values: pd.Series) -> str:
