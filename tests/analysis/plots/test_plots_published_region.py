@@ -21,7 +21,7 @@ SETTINGS = predicted.Settings([16, 24, 32], [8 * round(2 ** (k / 2)) for k in ra
 
 def coloured(figure, axis: int, colour) -> int:
     """Cells of a panel that have this colour."""
-    cells = figure.axes[axis].collections[0].get_facecolor()
+    cells = figure.axes[axis].collections[0].get_array().reshape(-1, 4)
     return sum(tuple(cell[:3]) == pytest.approx(tuple(colour)) for cell in cells)
 
 
