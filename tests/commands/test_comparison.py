@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from kanstudy import cli
-from kanstudy.record import read_record, write_record
+from kanstudy.record_files import read_record, write_record
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference" / "laptop"
 
