@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kanstudy.record import FINAL_FAULTS
-from kanstudy.spec import RunSpec
+from kanstudy.run_spec import RunSpec
 from kanstudy.study import folder
 from kanstudy.study.emulation import ranks as emulation
 from kanstudy.study.faults import Failure

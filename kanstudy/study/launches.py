@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kanstudy.record import Fault, Record, RecordError, blank_record, write_record
-from kanstudy.spec import PointSpec, RunSpec, to_json
+from kanstudy.record import Fault, Record, blank_record
+from kanstudy.record_files import write_record
+from kanstudy.run_spec import RunSpec, to_json
+from kanstudy.spec import PointSpec
+from kanstudy.strict_json import RecordError
 from kanstudy.study import folder
 from kanstudy.study.emulation import ranks as emulation
 from kanstudy.study.faults import Failure, first_failure, stalled

@@ -22,8 +22,8 @@ def exposed_s(
     `ready` (buckets,) is the share of backward after which each bucket is complete, ascending to 1 for the last, which
     therefore is never hidden. Bucket i alone takes `delay_s[i]` + `transfer_s[i]`. Of `streams` buckets at most one
     each is under way, in order: one with NCCL, two with gloo. Backward goes 1/(1 + `slowdown`) as fast meanwhile, and
-    what that costs is part of the result. `delay_s`, `transfer_s` (n, buckets) and `slowdown` (n, 1) may also differ from
-    one backward (n,) to the next.
+    what that costs is part of the result. `delay_s`, `transfer_s` (n, buckets) and `slowdown` (n, 1) may also differ
+    from one backward (n,) to the next.
     """
     whole = np.asarray(backward_s, dtype=float).reshape(-1, 1)
     shape = (len(whole), len(ready))

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from kanstudy.emulated_link import parse
-from kanstudy.spec import RunSpec
+from kanstudy.run_spec import RunSpec
 from kanstudy.study.strict import ProfileError
 
 SOURCE = Path(__file__).with_name("shaped_link.c")

@@ -9,13 +9,15 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
 import pytest
 
-from kanstudy.record import read_record, record_path
-from kanstudy.spec import PointSpec, RunSpec, data_key
+from kanstudy.record_files import read_record, record_path
+from kanstudy.run_spec import RunSpec, data_key
+from kanstudy.spec import PointSpec
 from kanstudy.study.emulation import ranks
 from kanstudy.study.launch import run
 from kanstudy.study.plan import ExperimentPlan
@@ -102,25 +104,25 @@ def test_the_first_rank_that_fails_is_named_and_the_other_ended(tmp_path):
 
 @needs_root
 def test_a_link_that_is_killed_leaves_no_rank_and_no_namespace(tmp_path):
-    before = namespaces()
+    ours = os.readlink("/proc/self/ns/net")
     process = subprocess.Popen(started(tmp_path, "100mbit:1ms", "import time; time.sleep(600)"))
-    wait_until(lambda: len(namespaces() - before) == 2)
-    own = namespaces() - before
+    wait_until(lambda: len(namespaces(psutil.Process(process.pid).children()) - {ours}) == 2)
     children = psutil.Process(process.pid).children()
     assert len(children) == 2
+    own = namespaces(children)
     process.send_signal(signal.SIGKILL)
     process.wait()
     _, alive = psutil.wait_procs(children, timeout=20)
     assert not alive
-    wait_until(lambda: not namespaces() & own)
+    wait_until(lambda: not namespaces(psutil.process_iter()) & own)
 
 
-def namespaces() -> set[str]:
-    """The network namespaces that any process lives in."""
+def namespaces(processes: Iterable[psutil.Process]) -> set[str]:
+    """The network namespaces that the processes live in."""
     found = set()
-    for path in Path("/proc").glob("[0-9]*/ns/net"):
+    for process in processes:
         try:
-            found.add(os.readlink(path))
+            found.add(os.readlink(f"/proc/{process.pid}/ns/net"))
         except OSError:
             continue
     return found
