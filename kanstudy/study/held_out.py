@@ -43,7 +43,7 @@ CALIBRATION_LAUNCHES = 3
 ROUNDS, LAUNCHES = 3, 5
 """Few rounds and many launches: a prediction is for a new launch, so that the launch is the replicate."""
 _OVER_LINKS = 2
-_TIMING = {"block_s": 0.1, "warmup_steps": 3, "warmup_s": 0.05, "phase_steps": 5}
+_TIMING: dict[str, Any] = {"block_s": 0.1, "warmup_steps": 3, "warmup_s": 0.05, "phase_steps": 5}
 _SETTING = re.compile(r"(\d+(?:,\d+)*):(\d+):(\d+(?:\.\d+)?)")
 
 
