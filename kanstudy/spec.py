@@ -1,9 +1,8 @@
-"""What to measure: the specification of a point and of a launch.
+"""What to measure: the specification of a point.
 
 A *point* is the unit of the study: (experiment, world size, placement, batch, model, data). Its identity is a
 hash of everything that decides what is measured; how often it is measured (rounds, launches), where the files
-lie and what the profile is called do not belong to it. A *launch* is one start of all ranks, which measures many
-points on nested process groups.
+lie and what the profile is called do not belong to it.
 
 Standard library only: both the planner (no torch) and the worker (torch) import this module.
 """
@@ -14,10 +13,12 @@ import dataclasses
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from kanstudy import emulated_link
 from kanstudy import injection as injections
 from kanstudy.sizes import MAX_SPLINE_ORDER
 
@@ -33,8 +34,6 @@ OPTIMIZERS = ("adam", "sgd")
 DTYPES = ("float32", "float64")
 PLACEMENTS = ("packed", "spread")
 COMM_HOOKS = ("none", "allreduce")
-DEVICES = ("cpu", "cuda")
-BACKENDS = ("gloo", "nccl")
 
 _LONGEST_BLOCK_S = 3600
 _T = TypeVar("_T")
@@ -44,20 +43,33 @@ class SpecError(ValueError):
     """A specification that cannot be measured; the message names the field, its value and what is allowed."""
 
 
-def _require(condition: bool, field: str, value: object, allowed: str) -> None:
+def require(condition: bool, field: str, value: object, allowed: str) -> None:
+    """Raise `SpecError` unless the condition holds."""
     if not condition:
         raise SpecError(f"{field} = {value!r}: must be {allowed}")
 
 
-def _require_one_of(field: str, value: object, allowed: tuple[str, ...]) -> None:
-    _require(value in allowed, field, value, "one of " + ", ".join(allowed))
+def require_one_of(field: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raise `SpecError` unless the value is one of those allowed."""
+    require(value in allowed, field, value, "one of " + ", ".join(allowed))
 
 
-def _is_whole(value: object, minimum: int) -> bool:
+def _parsed(field: str, text: str, parse: Callable[[str], _T]) -> _T:
+    """What a text stands for, whichever of its forms: 0.1 and 0.10 are one point."""
+    try:
+        return parse(text)
+    except (ValueError, AttributeError, TypeError) as error:
+        allowed = str(error) if isinstance(error, ValueError) else "text"
+        raise SpecError(f"{field} = {text!r}: must be {allowed}") from error
+
+
+def is_whole(value: object, minimum: int) -> bool:
+    """Whether a value is a whole number from `minimum` on; True and 2.0 are none."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
 
-def _is_number(value: object, minimum: float) -> bool:
+def is_number(value: object, minimum: float) -> bool:
+    """Whether a value is a finite number from `minimum` on; True is none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= minimum
 
 
@@ -70,7 +82,8 @@ class PointSpec:
     seconds. `phase_steps` instrumented steps an arm give phases, bucket times and memory; `train_steps` steps of
     real training give the losses. `allreduce_bytes` are the message sizes of the blocking all-reduce benchmark.
     `injection` is a cause of lost efficiency to be put in, `CAUSE:DOSE` of `kanstudy.injection`; empty: none, the point
-    is measured as it is.
+    is measured as it is. `link` is the emulated link between any two ranks, `RATE:LATENCY` of `kanstudy.emulated_link`;
+    empty: ranks reach each other as they lie.
 
     Raises `SpecError` on any value outside what is allowed.
     """
@@ -103,83 +116,80 @@ class PointSpec:
     warmup_s: float = 0.5
     seed: int = 0
     injection: str = ""
+    link: str = ""
 
     def __post_init__(self) -> None:
         for name in ("layer_widths", "arms", "allreduce_bytes"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name in ("learning_rate", "bucket_cap_mb", "block_s", "warmup_s"):  # 25 and 25.0 are one point
-            if _is_whole(getattr(self, name), 0):
+            if is_whole(getattr(self, name), 0):
                 object.__setattr__(self, name, float(getattr(self, name)))
-        _require(self.experiment.isidentifier(), "experiment", self.experiment, "a name of letters, digits and _")
-        _require_one_of("scaling", self.scaling, SCALINGS)
-        _require_one_of("model", self.model, MODELS)
-        _require_one_of("placement", self.placement, PLACEMENTS)
-        _require_one_of("optimizer", self.optimizer, OPTIMIZERS)
-        _require_one_of("dtype", self.dtype, DTYPES)
-        _require_one_of("comm_hook", self.comm_hook, COMM_HOOKS)
-        _require(len(self.arms) == len(set(self.arms)) and bool(self.arms), "arms", self.arms, "distinct, at least one")
+        require(self.experiment.isidentifier(), "experiment", self.experiment, "a name of letters, digits and _")
+        require_one_of("scaling", self.scaling, SCALINGS)
+        require_one_of("model", self.model, MODELS)
+        require_one_of("placement", self.placement, PLACEMENTS)
+        require_one_of("optimizer", self.optimizer, OPTIMIZERS)
+        require_one_of("dtype", self.dtype, DTYPES)
+        require_one_of("comm_hook", self.comm_hook, COMM_HOOKS)
+        require(len(self.arms) == len(set(self.arms)) and bool(self.arms), "arms", self.arms, "distinct, at least one")
         for arm in self.arms:
-            _require_one_of("arms", arm, ARMS)
+            require_one_of("arms", arm, ARMS)
         for name in ("world_size", "global_batch_size", "n_samples", "warmup_steps"):
-            _require(_is_whole(getattr(self, name), 1), name, getattr(self, name), "a whole number >= 1")
-        _require(_is_whole(self.seed, 0) and self.seed < 2**63, "seed", self.seed, "a whole number from 0 to 2^63 - 1")
+            require(is_whole(getattr(self, name), 1), name, getattr(self, name), "a whole number >= 1")
+        require(is_whole(self.seed, 0) and self.seed < 2**63, "seed", self.seed, "a whole number from 0 to 2^63 - 1")
         for name in ("train_steps", "phase_steps"):
-            _require(_is_whole(getattr(self, name), 0), name, getattr(self, name), "a whole number >= 0")
+            require(is_whole(getattr(self, name), 0), name, getattr(self, name), "a whole number >= 0")
         for name in ("learning_rate", "bucket_cap_mb", "block_s"):
-            _require(_is_number(getattr(self, name), 1e-12), name, getattr(self, name), "a number > 0")
-        _require(_is_number(self.warmup_s, 0), "warmup_s", self.warmup_s, "a number >= 0")
+            require(is_number(getattr(self, name), 1e-12), name, getattr(self, name), "a number > 0")
+        require(is_number(self.warmup_s, 0), "warmup_s", self.warmup_s, "a number >= 0")
         for name in ("block_s", "warmup_s"):
-            _require(
-                getattr(self, name) <= _LONGEST_BLOCK_S, name, getattr(self, name), f"at most {_LONGEST_BLOCK_S} s"
-            )
-        _require(
-            len(self.layer_widths) >= 2 and all(_is_whole(width, 1) for width in self.layer_widths),
+            require(getattr(self, name) <= _LONGEST_BLOCK_S, name, getattr(self, name), f"at most {_LONGEST_BLOCK_S} s")
+        require(
+            len(self.layer_widths) >= 2 and all(is_whole(width, 1) for width in self.layer_widths),
             "layer_widths",
             self.layer_widths,
             "at least two whole numbers >= 1",
         )
-        _require(
-            all(_is_whole(size, 1) for size in self.allreduce_bytes),
+        require(
+            all(is_whole(size, 1) for size in self.allreduce_bytes),
             "allreduce_bytes",
             self.allreduce_bytes,
             "whole numbers >= 1",
         )
         if self.model == "kan":
-            _require(_is_whole(self.grid_size, 1), "grid_size", self.grid_size, "a whole number >= 1")
-            _require(
-                _is_whole(self.spline_order, 0) and self.spline_order <= MAX_SPLINE_ORDER,  # type: ignore[operator]  # checked whole
+            require(is_whole(self.grid_size, 1), "grid_size", self.grid_size, "a whole number >= 1")
+            require(
+                is_whole(self.spline_order, 0) and self.spline_order <= MAX_SPLINE_ORDER,  # type: ignore[operator]  # checked whole
                 "spline_order",
                 self.spline_order,
                 f"0 to {MAX_SPLINE_ORDER}",
             )
-            _require_one_of("operator", self.operator, OPERATORS)
+            require_one_of("operator", self.operator, OPERATORS)
         else:
             for name in ("grid_size", "spline_order", "operator"):
-                _require(getattr(self, name) is None, name, getattr(self, name), "absent for an MLP")
-        _require(
+                require(getattr(self, name) is None, name, getattr(self, name), "absent for an MLP")
+        require(
             self.global_batch_size % self.world_size == 0,
             "global_batch_size",
             self.global_batch_size,
             f"divisible by the world size {self.world_size}, or the ranks' mean gradients are not the global mean",
         )
-        _require(
+        require(
             self.n_samples >= self.global_batch_size,
             "n_samples",
             self.n_samples,
             f"at least one global batch ({self.global_batch_size} rows)",
         )
+        if self.link != "":
+            object.__setattr__(self, "link", str(_parsed("link", self.link, emulated_link.parse)))
         if self.injection != "":
             self._check_injection()
 
     def _check_injection(self) -> None:
-        try:
-            injected = injections.parse(self.injection)
-        except (ValueError, AttributeError) as error:
-            allowed = str(error) if isinstance(error, ValueError) else "text"
-            raise SpecError(f"injection = {self.injection!r}: must be {allowed}") from error
-        object.__setattr__(self, "injection", str(injected))  # 0.1 and 0.10 are one point
-        _require(self.world_size > 1, "injection", self.injection, "empty at world size 1, which has no chain")
-        _require(
+        injected = _parsed("injection", self.injection, injections.parse)
+        object.__setattr__(self, "injection", str(injected))
+        require(self.world_size > 1, "injection", self.injection, "empty at world size 1, which has no chain")
+        require(
             self.comm_hook == "allreduce" or injected.cause not in injections.IN_HOOK,
             "comm_hook",
             self.comm_hook,
@@ -200,8 +210,9 @@ class PointSpec:
     def point_id(self) -> str:
         """Readable name plus a hash of the specification, such as `strong_w4_b4096-3fa1c2`; never parsed."""
         values = dataclasses.asdict(self)
-        if not self.injection:  # points that are measured as they are keep the names they had before there were others
-            del values["injection"]
+        for name in ("injection", "link"):  # points without keep the names they had before there were others
+            if not values[name]:
+                del values[name]
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
         return f"{self.scaling}_w{self.world_size}_b{self.global_batch_size}-{digest[:8]}"
 
@@ -211,79 +222,8 @@ class PointSpec:
         return sum(self.world_size if arm == "serial_local" else 1 for arm in self.arms)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunSpec:
-    """One launch: what all ranks of one torchrun (or one allocation) measure; the worker's PLAN file.
-
-    `rounds[point_id]` complete rounds of each point are wanted of launch number `launch` (from 0, of `launches`), at
-    most so many of points in `target_width` (`kanstudy.stopping`). `data_files[data_key(point)]` is the `.npz` that
-    holds the point's data. Ranks run `threads_per_rank` threads each and, if `pin`, stay on cores of their own. A
-    collective that takes longer than `collective_timeout_s` ends the launch. No new round begins that would not end
-    before `deadline_unix_s`.
-    """
-
-    profile: str
-    experiment: str
-    points: tuple[PointSpec, ...]
-    data_files: dict[str, str]
-    results_dir: str
-    progress_file: str
-    rounds: dict[str, int]
-    launch: int = 0
-    launches: int = 1
-    device: str = "cpu"
-    backend: str = "gloo"
-    threads_per_rank: int = 1
-    pin: bool = True
-    oversubscribed: bool = False
-    collective_timeout_s: float = 300.0
-    deadline_unix_s: float | None = None
-    seed: int = 0
-    target_width: dict[str, float] = dataclasses.field(default_factory=dict)
-    provenance: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "points", tuple(self.points))
-        _require(len(self.points) > 0, "points", self.points, "at least one")
-        ids = [point.point_id for point in self.points]
-        _require(len(ids) == len(set(ids)), "points", ids, "distinct")
-        _require_one_of("device", self.device, DEVICES)
-        _require_one_of("backend", self.backend, BACKENDS)
-        _require(set(self.rounds) == set(ids), "rounds", sorted(self.rounds), "given for every point and no other")
-        for point_id, rounds in self.rounds.items():
-            _require(_is_whole(rounds, 1), f"rounds[{point_id}]", rounds, "a whole number >= 1")
-        for point_id, width in self.target_width.items():
-            allowed = point_id in ids and _is_number(width, 0) and width > 0
-            _require(allowed, f"target_width[{point_id}]", width, "a width > 0, of a point of the launch")
-        for name in ("launches", "threads_per_rank"):
-            _require(_is_whole(getattr(self, name), 1), name, getattr(self, name), "a whole number >= 1")
-        _require(_is_whole(self.launch, 0), "launch", self.launch, "a whole number >= 0")
-        _require(
-            _is_number(self.collective_timeout_s, 1), "collective_timeout_s", self.collective_timeout_s, "seconds >= 1"
-        )
-        for point in self.points:
-            _require(
-                not point.injection or self.device == "cpu", "device", self.device, "cpu where causes are injected"
-            )
-            _require(data_key(point) in self.data_files, "data_files", data_key(point), "a file for each data set")
-
-    @property
-    def world_size(self) -> int:
-        """Ranks to start: the largest world size of all points."""
-        return max(point.world_size for point in self.points)
-
-
-def data_key(point: PointSpec) -> str:
-    """The name under which a launch knows the point's data: data set, rows and seed."""
-    return f"{point.dataset}/{point.n_samples}/{point.seed}"
-
-
-def to_json(spec: PointSpec | RunSpec) -> str:
-    """The specification as JSON text, for `run_spec_from_json` or a plan kept with the results."""
-    return json.dumps(dataclasses.asdict(spec), indent=1)
-
-
-def _build(cls: type[_T], values: dict[str, Any]) -> _T:
+def build(cls: type[_T], values: dict[str, Any]) -> _T:
+    """The specification from its dictionary; `SpecError` on an unknown or missing field or a bad value."""
     names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]  # both are dataclasses
     unknown = sorted(set(values) - names)
     if unknown:
@@ -296,15 +236,4 @@ def _build(cls: type[_T], values: dict[str, Any]) -> _T:
 
 def point_from_dict(values: dict[str, Any]) -> PointSpec:
     """A `PointSpec` from its dictionary; `SpecError` on an unknown or missing field or a bad value."""
-    return _build(PointSpec, values)
-
-
-def run_spec_from_json(text: str) -> RunSpec:
-    """A `RunSpec` from the text of a PLAN file; `SpecError` on anything that is not one."""
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise SpecError(f"the plan is not JSON: {error}") from error
-    if not isinstance(values, dict) or not isinstance(values.get("points"), list):
-        raise SpecError("the plan must be an object with a list of points")
-    return _build(RunSpec, values | {"points": tuple(point_from_dict(point) for point in values["points"])})
+    return build(PointSpec, values)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -57,3 +60,22 @@ def make_notebook(tmp_path: Path):
         return path
 
     return make
+
+
+@pytest.fixture
+def torchrun() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `-m module args` or a script on two gloo ranks, or more; stdout and stderr as text."""
+
+    def run(*arguments: str, ranks: int = 2, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+        root = str(Path(__file__).parents[1])
+        return subprocess.run(
+            [*command, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": root, "GLOO_SOCKET_IFNAME": "lo"} | environment,
+        )
+
+    return run

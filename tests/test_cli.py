@@ -46,8 +46,9 @@ launches: int = 1
 max_minutes: float = 0.0
 """
 MEASURE = """
-from kanstudy.record import Arm, Round, blank_record, write_record
-from kanstudy.spec import RunSpec, data_key
+from kanstudy.record import Arm, Round, blank_record
+from kanstudy.record_files import write_record
+from kanstudy.run_spec import RunSpec, data_key
 from kanstudy.study.experiments import plan
 from kanstudy.study.profile import load_profile
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kanstudy.injection import DECK, OWN_FACTOR, Injection, parse, whole_periods
-from kanstudy.spec import ARMS, PointSpec, RunSpec, SpecError, data_key, point_from_dict
+from kanstudy.run_spec import RunSpec, data_key
+from kanstudy.spec import ARMS, PointSpec, SpecError, point_from_dict
 
 
 def make(**changes: Any) -> PointSpec:

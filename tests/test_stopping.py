@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanstudy.record import Arm, Record, Round, blank_record
-from kanstudy.spec import ARMS, PointSpec, RunSpec, SpecError, data_key
+from kanstudy.run_spec import RunSpec, data_key
+from kanstudy.spec import ARMS, PointSpec, SpecError
 from kanstudy.stopping import (
     LOOKS,
     MOST,
@@ -143,7 +144,7 @@ def test_each_launch_is_decided_alone_and_a_spent_time_is_no_end() -> None:
 
 
 def test_it_survives_the_file(tmp_path) -> None:
-    from kanstudy.record import read_record, write_record
+    from kanstudy.record_files import read_record, write_record
 
     record = record_of(20, 0.01)
     half = half_width(log_ratios(record, 0))

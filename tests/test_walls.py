@@ -13,9 +13,12 @@ PACKAGE = Path(__file__).resolve().parent.parent / "kanstudy"
 COMMON = {
     "network_words",
     "spec",
+    "run_spec",
     "injection",
+    "emulated_link",
     "stopping",
     "record",
+    "record_files",
     "bench_record",
     "strict_json",
     "files",

@@ -7,5 +7,6 @@
 - `communication` is what is hidden and what is exposed, `scaling_laws` are fits;
 - `controls`, `complementarity` and `operator_speed` compare models and operators, `published` the published study;
 - `guidelines` are sentences, `tables` and `plots` show all of it;
+- `comparison` puts two results side by side;
 - `external` is for results that this project did not measure, `simulation` for a machine that is not there.
 """

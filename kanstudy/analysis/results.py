@@ -18,8 +18,10 @@ import pandas as pd
 
 from kanstudy.analysis.nodes import node_set
 from kanstudy.analysis.series import series_keys, series_labels
-from kanstudy.record import Record, RecordError, read_record
+from kanstudy.record import Record
+from kanstudy.record_files import read_record
 from kanstudy.stopping import decisions
+from kanstudy.strict_json import RecordError
 
 RESERVED = ("plans", "data", "logs", "jobs", "notebooks", "aside", "figures", "bench")
 """Folders of a results folder that hold no records."""

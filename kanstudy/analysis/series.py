@@ -40,6 +40,7 @@ SERIES_KEYS = (
     "warmup_s",
     "seed",
     "injection",
+    "link",
 )
 """What the points of one curve share; only the world size differs. `series_batch` is the batch that stays, `node_set`
 the launch's hosts, on which groups of all sizes are nested: a curve never joins two sets of nodes."""

@@ -17,7 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kanstudy.files import write_atomically
-from kanstudy.record import Record, RecordError, read_record, record_path
+from kanstudy.record import Record
+from kanstudy.record_files import read_record, record_path
+from kanstudy.strict_json import RecordError
 from kanstudy.study.plan import ExperimentPlan
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kanstudy.record import FINAL_FAULTS
-from kanstudy.spec import RunSpec
+from kanstudy.run_spec import RunSpec
 from kanstudy.study import folder
+from kanstudy.study.emulation import ranks as emulation
 from kanstudy.study.faults import Failure
 from kanstudy.study.folder import FolderError
 from kanstudy.study.jobs.allocation import Allocation
@@ -75,9 +76,11 @@ def run(
     if launcher == "local":
         if allocation is None:
             plan.profile.check_machine()
+        if any(plan.links):
+            emulation.check()
         deadline = time.time() + 60 * max_minutes if max_minutes else None
         with folder.opened(results):  # also without points: what is there can then be read
-            command = allocation.command if allocation else _command or torchrun
+            command = allocation.command if allocation else _command or here
             launches = Launches(plan, results, deadline, command, allocation, _say)
             launches.measure()
             failures = launches.failures
@@ -95,8 +98,13 @@ def run(
     return outcome
 
 
+def here(run: RunSpec, plan_file: Path, log_dir: Path) -> list[str]:
+    """The command that starts all ranks of a launch on this machine, over the launch's link if it has one."""
+    return (emulation.command if run.link else torchrun)(run, plan_file, log_dir)
+
+
 def torchrun(run: RunSpec, plan_file: Path, log_dir: Path) -> list[str]:
-    """The command that starts all ranks of a launch on this machine."""
+    """The command that starts them where they reach each other as they lie."""
     return [
         *(sys.executable, "-m", "torch.distributed.run"),
         # a free port each time, and no look-up of this machine's name, which may lead elsewhere

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kanstudy.record import Fault, Record, RecordError, blank_record, write_record
-from kanstudy.spec import PointSpec, RunSpec, to_json
+from kanstudy.record import Fault, Record, blank_record
+from kanstudy.record_files import write_record
+from kanstudy.run_spec import RunSpec, to_json
+from kanstudy.spec import PointSpec
+from kanstudy.strict_json import RecordError
 from kanstudy.study import folder
+from kanstudy.study.emulation import ranks as emulation
 from kanstudy.study.faults import Failure, first_failure, stalled
 from kanstudy.study.folder import FolderError
 from kanstudy.study.jobs.allocation import Allocation
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.processes import started
 from kanstudy.study.progress import Progress, duration
-from kanstudy.study.provenance import collect
+from kanstudy.study.provenance import collect, settings
 from kanstudy.study.run_spec import data_files, environment, run_spec
 
 Command = Callable[[RunSpec, Path, Path], list[str]]
@@ -41,7 +45,7 @@ class Launches:
         self.failures: dict[str, Failure] = {}
         self.data_files: dict[str, str] = {}
         self.environment = environment(plan.profile.machine.threads_per_rank, is_here=allocation is None)
-        self.provenance = collect(self.environment)
+        self.provenance = collect(self.environment) | plan.provenance
         if allocation:
             self.provenance["preflight"] = allocation.provenance
 
@@ -66,10 +70,15 @@ class Launches:
         for launch in range(plan.launches):
             pending = [point for point in missing if self._lacks(point, launch)]
             lacked.append(set(pending))
-            self._measure_launch(launch, pending)
+            self._measure_links(launch, pending)
         for launch in range(plan.launches):  # a record that could not go on here (other nodes) lost launches it had
             again = [point for point in missing if point not in lacked[launch] and self._lacks(point, launch)]
-            self._measure_launch(launch, again)
+            self._measure_links(launch, again)
+
+    def _measure_links(self, launch: int, pending: list[PointSpec]) -> None:
+        """A launch of its own for the points of each link."""
+        for link in self.plan.links:
+            self._measure_launch(launch, [point for point in pending if point.link == link])
 
     def _measure_launch(self, launch: int, pending: list[PointSpec]) -> None:
         """All of `pending` in one torchrun, and, each time that one dies, the others again in another."""
@@ -116,7 +125,8 @@ class Launches:
         log = log_dir / "launcher.log"
         progress = Progress(Path(spec.progress_file), len(spec.points), self.say)
         timeout_s = self.plan.profile.stall_timeout_s
-        with started(self.command(spec, log_dir / "run.json", log_dir), self.environment, log) as process:
+        command = self.command(spec, log_dir / "run.json", log_dir)
+        with started(command, self._environment(spec.points), log) as process:
             while (code := process.poll()) is None and progress.silent_s <= timeout_s:
                 time.sleep(_POLL_S)
                 progress.poll()
@@ -126,6 +136,12 @@ class Launches:
         if code is None:
             return progress, stalled(log_dir, log, progress.silent_s)
         return progress, None if code == 0 else first_failure(log_dir, log, code)
+
+    def _environment(self, points: Sequence[PointSpec]) -> dict[str, str]:
+        """The environment of the ranks that measure these points."""
+        if not points[0].link:
+            return self.environment
+        return self.environment | emulation.environment(max(point.world_size for point in points))
 
     def _take_another_port(self) -> None:
         """For a job's ranks, which meet at a port that is given; torchrun looks for a free one by itself."""
@@ -166,7 +182,7 @@ class Launches:
             results=self.results,
             files=self.data_files,
             progress=log_dir / "progress.jsonl",
-            provenance=self.provenance,
+            provenance=self.provenance | {"settings": settings(self._environment(points))},
             deadline=self.deadline,
         )
         log_dir.mkdir(parents=True)

@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 from statistics import fmean
 
-from kanstudy.record import RecordError
 from kanstudy.stopping import LOOKS, half_width, log_ratios
+from kanstudy.strict_json import RecordError
 from kanstudy.study.folder import find_record
 from kanstudy.study.plan import ExperimentPlan
 

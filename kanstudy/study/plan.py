@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kanstudy.spec import PointSpec
 from kanstudy.study.profile import Profile
@@ -21,8 +21,8 @@ class ExperimentPlan:
     """What one experiment measures under a profile.
 
     Of each point `rounds[point_id]` complete rounds are wanted in each of `launches` launches; of those in
-    `target_width` at most so many: until the interval of E is that narrow (`kanstudy.stopping`). `note` says why, if
-    there are no points.
+    `target_width` at most so many: until the interval of E is that narrow (`kanstudy.stopping`). Every record
+    keeps `provenance`, besides what all have. `note` says why, if there are no points.
     """
 
     profile: Profile
@@ -31,7 +31,13 @@ class ExperimentPlan:
     rounds: dict[str, int]
     launches: int = 1
     target_width: dict[str, float] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
     note: str = ""
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """The links of the points, each once; a launch measures those of one."""
+        return tuple(dict.fromkeys(point.link for point in self.points))
 
     @property
     def world_size(self) -> int:
@@ -48,7 +54,7 @@ class ExperimentPlan:
     def estimated_s(self) -> float:
         """About how many seconds the whole plan takes if nothing of it is measured yet."""
         start_s = _START_S + _START_A_RANK_S * self.world_size
-        return sum(map(self.point_s, self.points)) + (self.launches * start_s if self.points else 0.0)
+        return sum(map(self.point_s, self.points)) + self.launches * len(self.links) * start_s
 
     def table(self) -> pd.DataFrame:
         """The plan for reading: one row a point, times in minutes.

@@ -49,8 +49,13 @@ def collect(environment: Mapping[str, str] = os.environ, root: Path = _ROOT) -> 
         "cpu_governor": _governor(root),
         "memory_bytes": _memory_bytes(root),
         "job": {name: environment[name] for name in sorted(environment) if _JOB.fullmatch(name)},
-        "settings": {name: environment[name] for name in sorted(environment) if name.startswith(SETTINGS)},
+        "settings": settings(environment),
     }
+
+
+def settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment's variables that change what is measured."""
+    return {name: environment[name] for name in sorted(environment) if name.startswith(SETTINGS)}
 
 
 def git_state(package: Path) -> dict[str, Any] | None:

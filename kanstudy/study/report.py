@@ -36,6 +36,11 @@ th:first-child, td:first-child {{ text-align: left; }}
 """
 
 
+def page(title: str, body: str) -> str:
+    """A page of its own around a body of HTML."""
+    return _PAGE.format(title=html.escape(title), body=body)
+
+
 def write_report(notebook: Path, output: Path, title: str) -> None:
     """Write the page for an executed notebook to `output`, replacing it as a whole; `NotebookError` if unreadable."""
     from nbconvert import HTMLExporter  # imported where it is needed: takes a second
@@ -50,4 +55,4 @@ def write_report(notebook: Path, output: Path, title: str) -> None:
     node = read_notebook(notebook)
     node.metadata.pop("widgets", None)
     body, _ = exporter.from_notebook_node(node, resources={"metadata": {"path": str(notebook.parent)}})
-    write_atomically(output, _PAGE.format(title=html.escape(title), body=body))
+    write_atomically(output, page(title, body))

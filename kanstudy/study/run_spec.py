@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import kanstudy
-from kanstudy.spec import PointSpec, RunSpec, data_key
+from kanstudy.run_spec import RunSpec, data_key
+from kanstudy.spec import PointSpec
 from kanstudy.study.datasets.prepare import prepare
 from kanstudy.study.plan import ExperimentPlan
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from kanstudy.machine import core_order
-from kanstudy.spec import RunSpec, SpecError, run_spec_from_json
+from kanstudy.run_spec import RunSpec, run_spec_from_json
+from kanstudy.spec import SpecError
 from kanstudy.worker import interruption, srun
 
 

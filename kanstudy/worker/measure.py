@@ -11,8 +11,10 @@ import torch
 
 from kanstudy import stopping
 from kanstudy.model.operators import resolve_operator
-from kanstudy.record import Fault, Round, write_record
-from kanstudy.spec import PointSpec, RunSpec, data_key
+from kanstudy.record import Fault, Round
+from kanstudy.record_files import write_record
+from kanstudy.run_spec import RunSpec, data_key
+from kanstudy.spec import PointSpec
 from kanstudy.worker import conditions, interruption
 from kanstudy.worker.arms import turns
 from kanstudy.worker.blocks import PointFault, PointState, run_blocks

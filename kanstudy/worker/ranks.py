@@ -11,7 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from kanstudy.spec import PointSpec, RunSpec
+from kanstudy.run_spec import RunSpec
+from kanstudy.spec import PointSpec
 
 
 @dataclass

@@ -6,8 +6,11 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kanstudy.record import Record, RecordError, blank_record, read_record, record_path
-from kanstudy.spec import PointSpec, RunSpec
+from kanstudy.record import Record, blank_record
+from kanstudy.record_files import read_record, record_path
+from kanstudy.run_spec import RunSpec
+from kanstudy.spec import PointSpec
+from kanstudy.strict_json import RecordError
 
 _OF_AN_ATTEMPT = ("utc", "git", "job", "preflight")
 """What a later attempt adds to the provenance of the first."""

@@ -11,8 +11,10 @@ from dataclasses import asdict
 
 import numpy as np
 
-from kanstudy.record import AllReduce, Arm, Fault, Record, Round, blank_record, record_from_dict
-from kanstudy.spec import ARMS, PointSpec, RunSpec, data_key
+from kanstudy.record import AllReduce, Arm, Fault, Record, Round, blank_record
+from kanstudy.record_files import record_from_dict
+from kanstudy.run_spec import RunSpec, data_key
+from kanstudy.spec import ARMS, PointSpec
 
 TRUTH = {
     "batch": 0.95,

@@ -8,7 +8,8 @@ import pytest
 from fabricate import empty_arms, make_point, make_record
 
 from kanstudy.analysis import results
-from kanstudy.record import Fault, Record, write_record
+from kanstudy.record import Fault, Record
+from kanstudy.record_files import write_record
 
 
 def write_plan(folder: Path, records: list[Record], missing: int = 0) -> None:

@@ -9,8 +9,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kanstudy.cli import main
-from kanstudy.record import Round, blank_record, write_record
-from kanstudy.spec import PointSpec, RunSpec, data_key
+from kanstudy.record import Round, blank_record
+from kanstudy.record_files import write_record
+from kanstudy.run_spec import RunSpec, data_key
+from kanstudy.spec import PointSpec
 from kanstudy.study import launch
 from kanstudy.study.plan import ExperimentPlan
 

@@ -11,7 +11,9 @@ from click.testing import CliRunner
 from throwaway import Sandbox
 
 from kanstudy import cli
-from kanstudy.record import Record, RecordError, read_record
+from kanstudy.record import Record
+from kanstudy.record_files import read_record
+from kanstudy.strict_json import RecordError
 from kanstudy.study.jobs import slurm, submission
 
 pytestmark = pytest.mark.slurm

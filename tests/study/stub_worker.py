@@ -13,8 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-from kanstudy.record import Fault, Round, blank_record, read_record, record_path, write_record
-from kanstudy.spec import PointSpec, RunSpec, run_spec_from_json
+from kanstudy.record import Fault, Round, blank_record
+from kanstudy.record_files import read_record, record_path, write_record
+from kanstudy.run_spec import RunSpec, run_spec_from_json
+from kanstudy.spec import PointSpec
 from kanstudy.stopping import LOOKS, look
 
 RANK = int(os.environ.get("RANK", "0"))

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from kanstudy.record import Arm, Fault, Round, blank_record, record_path, write_record
-from kanstudy.spec import PointSpec, RunSpec, data_key
+from kanstudy.record import Arm, Fault, Round, blank_record
+from kanstudy.record_files import record_path, write_record
+from kanstudy.run_spec import RunSpec, data_key
+from kanstudy.spec import PointSpec
 from kanstudy.study.batch import Batch, exit_code, point_states, summary
 from kanstudy.study.notebooks import NotebookError
 from kanstudy.study.series import Machine

@@ -14,8 +14,8 @@ import pytest
 from profiles_for_tests import MACHINE, STRONG, profile_of
 
 from kanstudy.analysis.results import planned_versus_done
-from kanstudy.record import read_record
-from kanstudy.spec import RunSpec
+from kanstudy.record_files import read_record
+from kanstudy.run_spec import RunSpec
 from kanstudy.study import launch
 from kanstudy.study.cluster import read_cluster
 from kanstudy.study.experiments import plan

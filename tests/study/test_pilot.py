@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from profiles_for_tests import MACHINE, STRONG, profile_of
 
-from kanstudy.record import Record, Round, blank_record, write_record
-from kanstudy.spec import RunSpec, data_key
+from kanstudy.record import Record, Round, blank_record
+from kanstudy.record_files import write_record
+from kanstudy.run_spec import RunSpec, data_key
 from kanstudy.study.experiments import plan
 from kanstudy.study.pilot import forecasts
 from kanstudy.study.plan import ExperimentPlan

@@ -1,10 +1,7 @@
-"""Two real gloo ranks, a tiny data set and a tiny plan."""
+"""A tiny data set and a tiny plan."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,8 @@ import numpy as np
 import pytest
 from tiny import ROWS
 
-from kanstudy.spec import PointSpec, RunSpec, data_key, to_json
+from kanstudy.run_spec import RunSpec, data_key, to_json
+from kanstudy.spec import PointSpec
 
 
 @pytest.fixture(scope="session")
@@ -47,22 +45,3 @@ def plan(data_file: Path, tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
-
-
-@pytest.fixture
-def torchrun() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run `-m module args` or a script on two ranks; stdout and stderr as text."""
-
-    def run(*arguments: str, ranks: int = 2, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-        root = str(Path(__file__).parents[2])
-        return subprocess.run(
-            [*command, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": root, "GLOO_SOCKET_IFNAME": "lo"} | environment,
-        )
-
-    return run

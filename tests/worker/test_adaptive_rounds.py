@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tiny import tiny_point
 
-from kanstudy.record import Record, read_record, record_path
+from kanstudy.record import Record
+from kanstudy.record_files import read_record, record_path
 from kanstudy.spec import PointSpec
 from kanstudy.stopping import NARROW, TIME, decision, half_width, log_ratios
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tiny import tiny_point
 
-from kanstudy.record import read_record, record_path
+from kanstudy.record_files import read_record, record_path
 from kanstudy.spec import PointSpec
 from kanstudy.worker.first_steps import _one_a_host
 

@@ -12,7 +12,7 @@ import torch
 from tiny import tiny_point
 
 from kanstudy.injection import OWN_FACTOR
-from kanstudy.record import read_record, record_path
+from kanstudy.record_files import read_record, record_path
 from kanstudy.spec import ARMS
 from kanstudy.worker import injection
 from kanstudy.worker.injection import Injector

@@ -7,7 +7,7 @@ import pytest
 from tiny import tiny_point
 
 from kanstudy.machine import core_order
-from kanstudy.spec import RunSpec, data_key
+from kanstudy.run_spec import RunSpec, data_key
 from kanstudy.worker.__main__ import pin
 
 

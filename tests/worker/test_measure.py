@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from tiny import tiny_point
 
-from kanstudy.record import Record, read_record, record_path, write_record
+from kanstudy.record import Record
+from kanstudy.record_files import read_record, record_path, write_record
 from kanstudy.spec import ARMS, PointSpec
 from kanstudy.worker.ddp_counters import KEYS
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from tiny import tiny_point
 
-from kanstudy.record import Record, Round, read_record, record_path, write_record
-from kanstudy.spec import RunSpec, data_key
+from kanstudy.record import Record, Round
+from kanstudy.record_files import read_record, record_path, write_record
+from kanstudy.run_spec import RunSpec, data_key
 from kanstudy.worker import conditions
 from kanstudy.worker.resume import open_record
 

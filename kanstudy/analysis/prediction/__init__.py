@@ -1,1 +1,1 @@
-"""What more ranks would do: constants fitted to a calibration, and predictions from them, with bands."""
+"""What a machine model says of sizes, machines and settings that were not measured, calibrated or assumed."""

@@ -20,7 +20,8 @@ from kanstudy.analysis.statistics.blocks import CHAIN
 from kanstudy.analysis.statistics.intervals import seed_of
 from kanstudy.analysis.statistics.paired_arms import WITHIN
 from kanstudy.record import AllReduce, Arm, Fault, Record, Round, blank_record
-from kanstudy.spec import ARMS, PointSpec, RunSpec, data_key
+from kanstudy.run_spec import RunSpec, data_key
+from kanstudy.spec import ARMS, PointSpec
 
 SHORTEST_BLOCK = 4
 """Steps of a block, however long one takes."""

@@ -23,6 +23,10 @@ class View:
     notes: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """An HTML table, its notes below."""
         notes = "".join(f"<br>{number}: {html.escape(note)}" for number, note in enumerate(self.notes, 1))
         table = self.cells.to_html(index=False, border=0, na_rep="") if len(self.cells.columns) else NOTHING
         return table + (f"<p><small>Notes{notes}</small></p>" if notes else "")

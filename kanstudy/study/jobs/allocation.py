@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from kanstudy.spec import RunSpec
+from kanstudy.run_spec import RunSpec
 from kanstudy.study.cluster import Cluster
 
 _ANSWER_S = 30.0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kanstudy.files import write_atomically
-from kanstudy.spec import to_json
+from kanstudy.run_spec import to_json
 from kanstudy.study.folder import opened
 from kanstudy.study.jobs import costs, submission
 from kanstudy.study.plan import ExperimentPlan

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kanstudy.record import RecordError
+from kanstudy.strict_json import RecordError
 from kanstudy.study.faults import tail
 from kanstudy.study.folder import find_record
 from kanstudy.study.jobs import slurm, submission

@@ -18,7 +18,7 @@ from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.injection import DECK, OWN_FACTOR, Injection
-from kanstudy.record import write_record
+from kanstudy.record_files import write_record
 
 SILENT = dataclasses.replace(MACHINE, rank_slowness=(1.0,), contention=0.0, ddp_s=0.0, launch_s=0.0, noise=Noise())
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 
 def texts(figure: Figure) -> str:
-    return " ".join(item.get_text() for item in figure.findobj(lambda item: hasattr(item, "get_text")))
+    return " ".join(item.get_text() for item in figure.findobj(Text))
 
 
 def legend_texts(figure: Figure) -> list[str]:

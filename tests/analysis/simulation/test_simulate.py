@@ -20,7 +20,7 @@ from kanstudy.analysis.statistics.blocks import blocks
 from kanstudy.analysis.statistics.intervals import seed_of
 from kanstudy.analysis.tables import layouts
 from kanstudy.analysis.tables.save import save_table
-from kanstudy.record import read_record, write_record
+from kanstudy.record_files import read_record, write_record
 
 WEAK = {"experiment": "weak_scaling", "scaling": "weak"}
 PAIR = {"experiment": "communication_overhead", "arms": ("ddp_noop", "ddp")}

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from profiles_for_tests import STRONG, write
 
 from kanstudy import cli
-from kanstudy.record import read_record
+from kanstudy.record_files import read_record
 
 ROOT = Path(__file__).resolve().parents[3]
 MACHINE = '[machine]\ndevice = "cpu"\nworld_sizes = [1, 2]\nallow_oversubscription = true\n'

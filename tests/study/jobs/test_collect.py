@@ -13,7 +13,8 @@ from profiles_for_tests import STRONG, write
 from test_submit import CLUSTER, MACHINE, finish, plans_of
 
 from kanstudy import cli
-from kanstudy.record import Fault, read_record, record_path, write_record
+from kanstudy.record import Fault
+from kanstudy.record_files import read_record, record_path, write_record
 from kanstudy.study.jobs import collect, submission
 from kanstudy.study.profile import Profile, load_profile
 

@@ -1,0 +1,251 @@
+"""Which sizes of a training would, on an assumed machine, come out as the published study did.
+
+The study states neither model nor batch (`kanstudy.analysis.published`), so no number of ours can be held against its
+own. What can be asked is which settings a machine model with stated constants would give those numbers for: a region
+of them, how it depends on each constant, and what the efficiency is then lost to. A prediction from assumptions; it
+reproduces nothing, and refutes nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from kanstudy.analysis.attribution.chain import factor_name
+from kanstudy.analysis.machine_model.assumptions import changed, constants
+from kanstudy.analysis.machine_model.expected import Expected, expected
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.prediction.isoefficiency import with_hidden_width
+from kanstudy.analysis.published import EFFICIENCY, OVERHEAD, WORLD_SIZE
+from kanstudy.analysis.tables.layouts import Column
+from kanstudy.spec import PointSpec
+
+TOLERANCE = 0.025
+"""How far from the published efficiency a predicted one may lie: as far as a measured one is known that has the
+study's usual interval, ±2.5 %. The published one has none."""
+DIGIT = 0.001
+"""The last digit in which the published overhead is given: what changes by less neither rises nor falls."""
+ORDERS = {
+    "packed": ((2, "packed"), (4, "packed"), (8, "packed")),
+    "spread": ((2, "spread"), (4, "spread"), (8, "spread")),
+    "packed, then spread": ((2, "packed"), (2, "spread"), (4, "packed"), (4, "spread"), (8, "packed")),
+}
+"""World sizes and placements over which overheads are compared, in this order. The study does not state its own."""
+_WAY = ["scaling", "order"]
+SETTING = ["hidden_width", "global_batch_size", "bucket_cap_mb", "scaling", "order"]
+
+REGION = {
+    "hidden_width": Column("width"),
+    "global_batch_size": Column("global batch"),
+    "bucket_cap_mb": Column("bucket cap (MiB)"),
+    "scaling": Column("overheads compared by scaling"),
+    "order": Column("and order of allocations"),
+    "efficiency": Column(f"parallel efficiency, {WORLD_SIZE} ranks", digits=3),
+    "overheads": Column("overhead (%)"),
+    "largest_loss": Column("largest loss"),
+    "largest_share": Column("its share of ln E (%)", 100, 0),
+    "source": Column("source"),
+}
+SENSITIVITY = {
+    "constant": Column("assumed constant"),
+    "assumed": Column("assumed"),
+    "times": Column("times"),
+    "efficiency_agrees": Column("the efficiency agrees"),
+    "both_agree": Column("and the overhead's range"),
+    "consistent": Column("and it is not monotonic: consistent"),
+    "settings": Column("of settings"),
+    "source": Column("source"),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings to go through: every hidden width with every global batch and bucket cap, and every way to compare
+    overheads: `scalings`, `strong` with the global batch kept, `weak` with the rows that a rank has of it at
+    `WORLD_SIZE` ranks; and `orders`, names of `ORDERS`."""
+
+    hidden_widths: Sequence[int]
+    global_batch_sizes: Sequence[int]
+    bucket_caps_mb: Sequence[float] = (25.0,)
+    scalings: Sequence[str] = ("strong", "weak")
+    orders: Sequence[str] = tuple(ORDERS)
+
+    def points(self, template: PointSpec) -> Iterator[tuple[dict[str, int | float], PointSpec]]:
+        """Each size, by name, and the point of strong scaling at `WORLD_SIZE` ranks that has it."""
+        lists = (self.hidden_widths, self.global_batch_sizes, self.bucket_caps_mb)
+        for size in itertools.product(*lists):
+            width, batch, cap = size
+            point = replace(
+                template,
+                scaling="strong",
+                world_size=WORLD_SIZE,
+                placement="packed",
+                layer_widths=with_hidden_width(template.layer_widths, width),
+                global_batch_size=batch,
+                n_samples=max(template.n_samples, batch),
+                bucket_cap_mb=cap,
+            )
+            yield dict(zip(SETTING, size, strict=False)), point
+
+    def ways(self) -> Iterator[tuple[str, str]]:
+        """Each way to compare overheads: a scaling and an order."""
+        return itertools.product(self.scalings, self.orders)
+
+
+def region(machine: MachineModel, template: PointSpec, settings: Settings) -> pd.DataFrame:
+    """One row a setting: those of `SETTING`; the efficiency of strong scaling at `WORLD_SIZE` ranks, its factors,
+    the largest_loss of them and its share of ln E; `overheads` (text), the lowest and the highest of them.
+
+    `efficiency_agrees`, `overhead_agrees` (inside the published range everywhere), `not_monotonic` (rises and falls
+    over the order), and `consistent`, all three; all False where a rank's memory does not hold its step, or not the
+    baseline's.
+    """
+    rows = []
+    for size, point in settings.points(template):
+        whole = expected(point, machine)
+        at, fits = _overheads(machine, point), _fits(machine, point)
+        for scaling, order in settings.ways():
+            row = size | {"scaling": scaling, "order": order} | _described(whole)
+            rows.append(row | _compared(at, whole.efficiency, fits, scaling, order))
+    return pd.DataFrame(rows)
+
+
+def not_monotonic(values: np.ndarray) -> bool:
+    """Whether values both rise and fall, by `DIGIT` or more each."""
+    highest, lowest = np.maximum.accumulate(values), np.minimum.accumulate(values)
+    return bool((values - lowest >= DIGIT).any() and (highest - values >= DIGIT).any())
+
+
+def sensitivity(
+    machine: MachineModel, template: PointSpec, settings: Settings, times: Sequence[float] = (0.5, 2.0)
+) -> pd.DataFrame:
+    """How the region depends on each constant: first a row with none changed, then one for each constant that the
+    machine has and each of `times` what is assumed. Columns: those of `SENSITIVITY`."""
+    changes = [("none", 1.0), *itertools.product(constants(machine), times)]
+    rows = []
+    for constant, time in changes:
+        row = {"constant": constant, "assumed": constants(machine).get(constant, np.nan), "times": time}
+        rows.append(row | _counts(changed(machine, {constant: time} if constant != "none" else {}), template, settings))
+    return pd.DataFrame(rows, columns=list(SENSITIVITY))
+
+
+def all_at_once(
+    machine: MachineModel, template: PointSpec, settings: Settings, draws: int, seed: int = 0
+) -> pd.DataFrame:
+    """How the region depends on all constants together: a row a draw, each constant times a number of its own
+    between half and two (log-uniform). Columns: the numbers, by constant, and the counts of `SENSITIVITY`."""
+    names, rng = list(constants(machine)), np.random.default_rng(seed)
+    rows = []
+    for _ in range(draws):
+        times = dict(zip(names, (2.0 ** rng.uniform(-1, 1, len(names))).tolist(), strict=True))
+        rows.append(times | _counts(changed(machine, times), template, settings))
+    return pd.DataFrame(rows)
+
+
+def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
+    """What the region says, in words, or that there is none and which of the three conditions is met how often."""
+    head = f"Predicted from {machine.name}, {machine.network.name} ({machine.network.basis}), {len(found)} settings: "
+    region_of = found[found["consistent"]]
+    if region_of.empty:
+        counts = ", ".join(
+            f"{what} in {int(found[name].sum())}"
+            for name, what in (
+                ("efficiency_agrees", "the efficiency agrees"),
+                ("overhead_agrees", "the overhead lies in the range"),
+                ("not_monotonic", "it is not monotonic"),
+            )
+        )
+        return f"{head}none is consistent with the published numbers ({counts})."
+    losses = region_of["largest_loss"].value_counts()
+    share = region_of.loc[region_of["largest_loss"] == losses.index[0], "largest_share"].median()
+    ways = ", ".join(f"{scaling} scaling {order} {len(rows)}" for (scaling, order), rows in region_of.groupby(_WAY))
+    return (
+        f"{head}{len(region_of)} are in a region consistent with {EFFICIENCY.text} at {WORLD_SIZE} GPUs and overhead "
+        f"that is {OVERHEAD.text} (overheads compared by {ways}): widths {_range(region_of['hidden_width'])}, global "
+        f"batches {_range(region_of['global_batch_size'])}, bucket caps {_range(region_of['bucket_cap_mb'])} MiB. "
+        f"There the largest loss is {losses.index[0]} in {losses.iloc[0]} of them, {100 * share:.0f} % of ln E in the "
+        "median. A prediction from assumptions, not a reproduction."
+    )
+
+
+def sentence_of_draws(found: pd.DataFrame) -> str:
+    """How often there is such a region where all constants are other than assumed, in words."""
+    some = found[found["consistent"] > 0]
+    both = int((found["both_agree"] > 0).sum())
+    text = (
+        f"With every constant drawn between half and twice of what is assumed, {both} of {len(found)} draws have "
+        "settings whose efficiency and overheads' range agree with the published ones, and "
+        f"{len(some)} have some where the overhead is not monotonic, too"
+    )
+    return text + (
+        f": {some['consistent'].median():.0f} of {some['settings'].iloc[0]} in the median." if len(some) else "."
+    )
+
+
+def _counts(machine: MachineModel, template: PointSpec, settings: Settings) -> dict[str, object]:
+    """How many settings agree, and in what; overheads are evaluated only where the efficiency agrees."""
+    counts = dict.fromkeys(("settings", "efficiency_agrees", "both_agree", "consistent"), 0)
+    for _, point in settings.points(template):
+        ways = list(settings.ways())
+        counts["settings"] += len(ways)
+        if not (_fits(machine, point) and _agrees(efficiency := expected(point, machine).efficiency)):
+            continue
+        counts["efficiency_agrees"] += len(ways)
+        at = _overheads(machine, point)
+        for scaling, order in ways:
+            found = _compared(at, efficiency, True, scaling, order)
+            counts["both_agree"] += bool(found["overhead_agrees"])
+            counts["consistent"] += bool(found["consistent"])
+    return counts | {"source": "predicted"}
+
+
+def _fits(machine: MachineModel, point: PointSpec) -> bool:
+    return machine.fits(point, "ddp") and machine.fits(point, "serial_global")
+
+
+def _agrees(efficiency: float) -> bool:
+    return EFFICIENCY.low - TOLERANCE <= efficiency <= EFFICIENCY.high + TOLERANCE  # type: ignore[operator]  # has both
+
+
+def _overheads(machine: MachineModel, point: PointSpec) -> Callable[[int, str, str], float]:
+    """The overhead of a size by world size, placement and scaling, each evaluated once."""
+
+    @cache
+    def overhead(world_size: int, placement: str, scaling: str) -> float:
+        batch = point.global_batch_size if scaling == "strong" else point.local_batch_size * world_size
+        changes = {"world_size": world_size, "placement": placement, "global_batch_size": batch, "scaling": scaling}
+        return expected(replace(point, **changes), machine).overhead  # type: ignore[arg-type]  # as the fields are
+
+    return overhead
+
+
+def _compared(
+    overhead: Callable[[int, str, str], float], efficiency: float, fits: bool, scaling: str, order: str
+) -> dict[str, object]:
+    """Whether a setting's numbers agree with the published ones."""
+    values = np.array([overhead(*where, scaling) for where in ORDERS[order]])
+    agrees = {
+        "efficiency_agrees": fits and _agrees(efficiency),
+        "overhead_agrees": fits and bool((values >= OVERHEAD.low).all() and (values <= OVERHEAD.high).all()),
+        "not_monotonic": fits and not_monotonic(values),
+    }
+    text = ", ".join(f"{100 * value:.1f} at {p} {laid}" for value, (p, laid) in zip(values, ORDERS[order], strict=True))
+    row = {"overheads": text, "overhead_lowest": values.min(), "overhead_highest": values.max(), "fits": fits}
+    return row | agrees | {"consistent": all(agrees.values()), "source": "predicted"}
+
+
+def _described(whole: Expected) -> dict:
+    name = min(whole.factors, key=lambda factor: whole.factors[factor])
+    lost = whole.efficiency < 1
+    share = np.log(whole.factors[name]) / np.log(whole.efficiency) if lost else np.nan
+    return {"efficiency": whole.efficiency, **whole.factors, "largest_loss": factor_name(name), "largest_share": share}
+
+
+def _range(values: pd.Series) -> str:
+    low, high = values.min(), values.max()
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"

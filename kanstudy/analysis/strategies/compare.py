@@ -1,0 +1,151 @@
+"""Strategies side by side on one machine: time of a step, what is sent, memory, and where each stops fitting.
+
+All times are those of the machine model without its noise, and predicted. Kahira et al. 2021 ("An Oracle for Guiding
+Large-Scale Model/Hybrid Parallel Training of Convolutional Neural Networks") compare strategies of CNNs in this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.work import layer_bytes, n_parameters
+from kanstudy.analysis.strategies.messages import COLLECTIVES, Message, largest_share_bytes, step_messages
+from kanstudy.analysis.strategies.placement import Group, replica_groups, slowest_s, tensor_groups
+from kanstudy.analysis.strategies.strategy import Held, Strategy, held, obstacle, strategies
+from kanstudy.sizes import whole_number
+from kanstudy.spec import PointSpec
+
+
+def compare(point: PointSpec, machine: MachineModel, world_sizes: Sequence[int]) -> pd.DataFrame:
+    """Every strategy at every world size, a row each.
+
+    All train the same rows at a world size: `point`'s global batch where it scales strongly, its local batch times the
+    ranks where weakly. Columns, beside those that name the strategy:
+
+    - `compute_s`: the slowest rank's forward, backward and optimizer; `exposed_s`: what communication adds;
+      `step_time_s`: both; `communication_s`: all messages, one after another, hidden ones too;
+    - `parallel_efficiency` against one rank, on which the same work is taken to fit; `rows_per_s` of all ranks;
+    - `<collective>_bytes`: what a rank hands to torch's collectives in a step; `sent_bytes`: what it sends, and
+      receives, of that over a ring;
+    - `memory_bytes` of the fullest rank; `fits`, and if not the `reason`; `rank` among those that fit at a world size,
+      1 for the shortest step.
+
+    Raises `ValueError` unless the model is a KAN and world sizes are whole numbers >= 1.
+    """
+    if point.model != "kan":
+        raise ValueError(f"model = {point.model!r}: must be kan, whose layers the strategies split")
+    sizes = [whole_number("world_sizes", size, 1) for size in dict.fromkeys(world_sizes)]
+    if not sizes:
+        raise ValueError("world_sizes is empty: must be whole numbers >= 1")
+    frame = pd.DataFrame([_row(point, machine, strategy, size) for size in sizes for strategy in strategies(size)])
+    frame["rank"] = frame["step_time_s"].where(frame["fits"]).groupby(frame["world_size"]).rank(method="min")
+    return frame
+
+
+def fastest(comparison: pd.DataFrame) -> pd.DataFrame:
+    """Of each strategy at each world size one row: the hybrid with the shortest step that fits; where none does,
+    the one that needs least memory."""
+    ordered = comparison.sort_values(["fits", "rank", "memory_bytes"], ascending=[False, True, True], kind="stable")
+    return ordered.drop_duplicates(["strategy", "world_size"]).sort_index()
+
+
+def limits(comparison: pd.DataFrame) -> pd.DataFrame:
+    """Of each strategy the largest world size up to which it fits throughout, the next one asked for, and why it stops
+    there; blanks where it never fits, or does not stop."""
+    rows = []
+    for strategy, found in fastest(comparison).groupby("strategy", sort=False):
+        found = found.sort_values("world_size")
+        stops = found[~found["fits"]]
+        before = found if stops.empty else found[found["world_size"] < stops["world_size"].iloc[0]]
+        rows.append(
+            {
+                "strategy": strategy,
+                "fits_up_to": before["world_size"].max(),
+                "stops_at": np.nan if stops.empty else stops["world_size"].iloc[0],
+                "reason": "" if stops.empty else stops["reason"].iloc[0],
+                "source": "predicted",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _row(point: PointSpec, machine: MachineModel, strategy: Strategy, world_size: int) -> dict[str, object]:
+    batch = point.global_batch_size if point.scaling == "strong" else point.local_batch_size * world_size
+    row: dict[str, object] = {
+        "strategy": strategy.name(world_size),
+        "world_size": world_size,
+        "tensor_ranks": strategy.tensor_ranks,
+        "replicas": world_size / strategy.tensor_ranks,
+        "global_batch_size": batch,
+        "source": "predicted",
+        "machine": machine.name,
+        "fits": False,
+        "reason": obstacle(point, strategy, world_size, batch),
+    }
+    if row["reason"]:
+        return row
+    part = held(point, strategy, world_size, batch)
+    needed = memory_bytes(part, strategy, machine)
+    row |= {"memory_bytes": needed, **_sent(part, strategy), **_times(point, part, strategy, machine)}
+    if machine.memory_bytes is not None and needed > machine.memory_bytes:
+        return row | {"reason": f"memory: {needed / 2**30:.3g} of {machine.memory_bytes / 2**30:.3g} GiB"}
+    return row | {"fits": True}
+
+
+def memory_bytes(part: Held, strategy: Strategy, machine: MachineModel) -> float:
+    """Bytes of the fullest rank in a step: the machine model's for what the rank holds, less the optimizer's state of
+    parameters that are others' (Rajbhandari et al. 2020, section 5)."""
+    arm = "ddp" if part.world_size > 1 else "concurrent"
+    whole = machine.peak_memory_bytes(part, arm)
+    state = whole - machine.peak_memory_bytes(replace(part, optimizer="sgd"), arm)  # which keeps none
+    return whole - state * (1 - largest_share_bytes(part, strategy) / sum(layer_bytes(part)))
+
+
+def _sent(part: Held, strategy: Strategy) -> dict[str, float]:
+    """Bytes by collective, and bytes sent."""
+    sent = step_messages(part, strategy).all
+    found: dict[str, float] = {
+        f"{collective}_bytes": sum(message.message_bytes for message in sent if message.collective == collective)
+        for collective in COLLECTIVES
+    }
+    return found | {"sent_bytes": sum(message.sent_bytes for message in sent)}
+
+
+def _times(point: PointSpec, part: Held, strategy: Strategy, machine: MachineModel) -> dict[str, float]:
+    """What a step takes where all ranks run at once: as long as the slowest of them, and what communication adds."""
+    ranks, rows = part.world_size * strategy.tensor_ranks, part.local_batch_size
+    placed = replace(point, world_size=ranks, global_batch_size=ranks, n_samples=ranks, injection="")
+    slowness, crowding, layout = machine.slowness(ranks), machine.crowding(placed), machine.layout(placed)
+    forward, backward, optimizer = (slowness.max() * crowding * phase for phase in machine.phases_s(part, rows))
+    others = 1 - largest_share_bytes(part, strategy) / sum(layer_bytes(part))
+    optimizer -= slowness.max() * crowding * others * machine.optimizer_s_per_parameter * n_parameters(part)
+    if part.world_size > 1:  # DDP's own work
+        own = machine.arm_phases_s(part, "ddp")[1] - machine.arm_phases_s(part, "concurrent")[1]
+        backward += slowness.max() * own
+
+    neighbours, replicas = (groups(layout, strategy.tensor_ranks) for groups in (tensor_groups, replica_groups))
+
+    def all_of(messages: tuple[Message, ...], groups: set[Group]) -> float:
+        return sum(slowest_s(groups, machine.network, one.collective, one.message_bytes) for one in messages)
+
+    sent = step_messages(part, strategy)
+    collective = sent.gradients[0].collective if sent.gradients else "allreduce"
+    outlasts = machine.outlasting_s(
+        part, np.array(backward), lambda size: slowest_s(replicas, machine.network, collective, size)
+    )
+    waited_for = all_of(sent.activations, neighbours) + all_of(sent.buffers + sent.parameters, replicas)
+    step = forward + backward + optimizer + waited_for + float(outlasts)
+    alone = sum(machine.phases_s(point, part.global_batch_size if point.scaling == "strong" else rows))
+    return {
+        "compute_s": forward + backward + optimizer,
+        "exposed_s": waited_for + float(outlasts),
+        "communication_s": waited_for + all_of(sent.gradients, replicas),
+        "step_time_s": step,
+        "parallel_efficiency": slowness.mean() * alone / step / (ranks if point.scaling == "strong" else 1),
+        "rows_per_s": part.global_batch_size / step,
+    }
