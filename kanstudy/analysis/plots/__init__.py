@@ -22,6 +22,7 @@ from kanstudy.analysis.plots import (
     scaling,
     scaling_laws,
     steadiness,
+    strategies,
     waterfall,
 )
 
@@ -42,5 +43,6 @@ __all__ = [
     "scaling",
     "scaling_laws",
     "steadiness",
+    "strategies",
     "waterfall",
 ]

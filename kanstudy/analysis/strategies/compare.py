@@ -17,8 +17,33 @@ from kanstudy.analysis.machine_model.work import layer_bytes, n_parameters
 from kanstudy.analysis.strategies.messages import COLLECTIVES, Message, largest_share_bytes, step_messages
 from kanstudy.analysis.strategies.placement import Group, replica_groups, slowest_s, tensor_groups
 from kanstudy.analysis.strategies.strategy import Held, Strategy, held, obstacle, strategies
+from kanstudy.analysis.tables.layouts import Column
 from kanstudy.sizes import whole_number
 from kanstudy.spec import PointSpec
+
+STRATEGIES = {
+    "strategy": Column("strategy"),
+    "world_size": Column("ranks"),
+    "tensor_ranks": Column("of them hold a model together"),
+    "rank": Column("place", 1, 0),
+    "step_time_s": Column("step (ms)", 1e3, 3),
+    "compute_s": Column("computation (ms)", 1e3, 3),
+    "exposed_s": Column("exposed communication (ms)", 1e3, 3),
+    "parallel_efficiency": Column("parallel efficiency", digits=3),
+    **{f"{name}_bytes": Column(f"{name.replace('_', '-')} (MiB)", 1 / 2**20, 2) for name in COLLECTIVES},
+    "sent_bytes": Column("sent a rank (MiB)", 1 / 2**20, 2),
+    "memory_bytes": Column("memory a rank (MiB)", 1 / 2**20, 1),
+    "fits": Column("fits"),
+    "reason": Column("note"),
+    "source": Column("source"),
+}
+LIMITS = {
+    "strategy": Column("strategy"),
+    "fits_up_to": Column("fits up to (ranks)", 1, 0),
+    "stops_at": Column("not at", 1, 0),
+    "reason": Column("note"),
+    "source": Column("source"),
+}
 
 
 def compare(point: PointSpec, machine: MachineModel, world_sizes: Sequence[int]) -> pd.DataFrame:
@@ -84,6 +109,8 @@ def _row(point: PointSpec, machine: MachineModel, strategy: Strategy, world_size
         "global_batch_size": batch,
         "source": "predicted",
         "machine": machine.name,
+        "network_basis": machine.network.basis,
+        "memory_limit_bytes": np.nan if machine.memory_bytes is None else machine.memory_bytes,
         "fits": False,
         "reason": obstacle(point, strategy, world_size, batch),
     }
@@ -131,7 +158,9 @@ def _times(point: PointSpec, part: Held, strategy: Strategy, machine: MachineMod
     neighbours, replicas = (groups(layout, strategy.tensor_ranks) for groups in (tensor_groups, replica_groups))
 
     def all_of(messages: tuple[Message, ...], groups: set[Group]) -> float:
-        return sum(slowest_s(groups, machine.network, one.collective, one.message_bytes) for one in messages)
+        """Within a step, where any collective takes what a bucket's does beyond its time by itself."""
+        alone = sum(slowest_s(groups, machine.network, one.collective, one.message_bytes) for one in messages)
+        return alone + sum(machine.bucket_s + machine.bucket_s_per_byte * one.message_bytes for one in messages)
 
     sent = step_messages(part, strategy)
     collective = sent.gradients[0].collective if sent.gradients else "allreduce"
