@@ -5,9 +5,9 @@ A step of b rows on one rank alone takes
     forward + backward = (launch_s^k + work^k)^(1/k),   work = b · (FLOP / flops_per_s + bytes / activation_bytes_per_s)
     optimizer = optimizer_s + optimizer_s_per_parameter · parameters
 
-with the FLOP and the activations' bytes of a row (a row above `cache_rows` costs `spill_factor` times as much), times
-the rank's slowness. k = 1 on a CPU, which launches and works in turn; on a GPU launches hide behind work, and the
-longer of the two counts (k large). Ranks of a node that run at once slow each other, DDP adds its own cost, and
+with the FLOP and the activations' bytes of a row (see `work`; a row above `cache_rows` costs `spill_factor` times as
+much), times the rank's slowness. k = 1 on a CPU, which launches and works in turn; on a GPU launches hide behind work,
+and the longer of the two counts (k large). Ranks of a node that run at once slow each other, DDP adds its own cost, and
 gradients travel bucket by bucket while backward goes on.
 The defaults are the ideal machine: each cause of lost efficiency is absent until it is given.
 """
@@ -46,8 +46,8 @@ _POSITIVE = ("flops_per_s", "spill_factor", "cache_rows", "memory_bytes")
 class MachineModel:
     """The constants of a machine on which rank r is `rank_slowness[r % len]` times slower than the nominal device.
 
-    - `flops_per_s`: achieved rate of the model's matrix products; `activation_bytes_per_s`: rate at which the layers'
-      expanded inputs are made and used, element by element (infinite: the products' rate contains all);
+    - `flops_per_s`: achieved rate of the model's matrix products; `activation_bytes_per_s`: of the bytes that what
+      works element by element moves (infinite: the products' rate contains all);
     - `launch_s`: fixed cost of forward and backward, s, joined to work by `launch_exponent` >= 1; `backward_share` of
       the two together is backward (2/3: gradients of weights and of inputs, against one product in forward);
     - `optimizer_s`, `optimizer_s_per_parameter`: of the optimizer, s;
