@@ -12,9 +12,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.machine_model.memory import peak_memory_bytes
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.machine_model.work import layer_bytes, n_parameters
-from kanstudy.analysis.strategies.messages import COLLECTIVES, Message, largest_share_bytes, step_messages
+from kanstudy.analysis.machine_model.work import layer_bytes, word_bytes
+from kanstudy.analysis.strategies.messages import COLLECTIVES, Message, step_messages, stepped_bytes
 from kanstudy.analysis.strategies.placement import Group, replica_groups, slowest_s, tensor_groups
 from kanstudy.analysis.strategies.strategy import Held, Strategy, held, obstacle, strategies
 from kanstudy.analysis.tables.layouts import Column
@@ -117,20 +118,19 @@ def _row(point: PointSpec, machine: MachineModel, strategy: Strategy, world_size
     if row["reason"]:
         return row
     part = held(point, strategy, world_size, batch)
-    needed = memory_bytes(part, strategy, machine)
+    needed = memory_bytes(part, strategy)
     row |= {"memory_bytes": needed, **_sent(part, strategy), **_times(point, part, strategy, machine)}
     if machine.memory_bytes is not None and needed > machine.memory_bytes:
         return row | {"reason": f"memory: {needed / 2**30:.3g} of {machine.memory_bytes / 2**30:.3g} GiB"}
     return row | {"fits": True}
 
 
-def memory_bytes(part: Held, strategy: Strategy, machine: MachineModel) -> float:
-    """Bytes of the fullest rank in a step: the machine model's for what the rank holds, less the optimizer's state of
-    parameters that are others' (Rajbhandari et al. 2020, section 5)."""
-    arm = "ddp" if part.world_size > 1 else "concurrent"
-    whole = machine.peak_memory_bytes(part, arm)
-    state = whole - machine.peak_memory_bytes(replace(part, optimizer="sgd"), arm)  # which keeps none
-    return whole - state * (1 - largest_share_bytes(part, strategy) / sum(layer_bytes(part)))
+def memory_bytes(part: Held, strategy: Strategy) -> int:
+    """The most bytes that the rank with the largest slices holds in a step: the machine model's for what it trains, the
+    optimizer's state of its share alone (Rajbhandari et al. 2020, section 5), and a buffer for the largest message of
+    activations. How long a backend keeps further buffers is its own decision."""
+    whole = peak_memory_bytes(part, "ddp" if part.world_size > 1 else "concurrent", stepped_bytes(part, strategy))
+    return whole + max((one.message_bytes for one in step_messages(part, strategy).activations), default=0)
 
 
 def _sent(part: Held, strategy: Strategy) -> dict[str, float]:
@@ -149,8 +149,8 @@ def _times(point: PointSpec, part: Held, strategy: Strategy, machine: MachineMod
     placed = replace(point, world_size=ranks, global_batch_size=ranks, n_samples=ranks, injection="")
     slowness, crowding, layout = machine.slowness(ranks), machine.crowding(placed), machine.layout(placed)
     forward, backward, optimizer = (slowness.max() * crowding * phase for phase in machine.phases_s(part, rows))
-    others = 1 - largest_share_bytes(part, strategy) / sum(layer_bytes(part))
-    optimizer -= slowness.max() * crowding * others * machine.optimizer_s_per_parameter * n_parameters(part)
+    others = (sum(layer_bytes(part)) - sum(stepped_bytes(part, strategy))) / word_bytes(part)
+    optimizer -= slowness.max() * crowding * machine.optimizer_s_per_parameter * others
     if part.world_size > 1:  # DDP's own work
         own = machine.arm_phases_s(part, "ddp")[1] - machine.arm_phases_s(part, "concurrent")[1]
         backward += slowness.max() * own
