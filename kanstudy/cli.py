@@ -18,6 +18,7 @@ from kanstudy.commands import folders
 from kanstudy.commands.analyse import analyse
 from kanstudy.commands.bench import bench
 from kanstudy.commands.bench_attribution import attribution
+from kanstudy.commands.bench_nccl import nccl
 from kanstudy.commands.collect import collect
 from kanstudy.commands.errors import BadInput
 from kanstudy.commands.report import report
@@ -64,6 +65,7 @@ def main() -> None:
 main.add_command(analyse)
 main.add_command(bench)
 bench.add_command(attribution)
+bench.add_command(nccl)
 main.add_command(report)
 main.add_command(submit)
 main.add_command(collect)

@@ -9,13 +9,14 @@ holds whichever two sizes turn out to be the ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.nodes import node_set
 from kanstudy.analysis.rows import value_text
-from kanstudy.analysis.series import series_keys, series_labels
+from kanstudy.analysis.series import SERIES_KEYS, series_keys, told_apart
 from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.analysis.statistics.simultaneous import simultaneous
 from kanstudy.analysis.tables.layouts import TEXT, Column
@@ -27,6 +28,7 @@ NOT_MONOTONIC, MONOTONIC, UNDECIDED = "not monotonic", "monotonic", "undecided"
 FORCED = {
     "series": TEXT["series"],
     "source": Column("source"),
+    "nodes": Column("nodes"),
     "choice": Column("algorithm, protocol"),
     "world_sizes": Column("ranks"),
     "overheads": Column("overhead (%)"),
@@ -39,9 +41,10 @@ FORCED = {
 
 
 def choice_of(record: Record) -> str:
-    """What a record's NCCL_ALGO and NCCL_PROTO hold NCCL to, such as "Ring Simple"; `FREE` where they are not set."""
+    """What a record's NCCL_ALGO and NCCL_PROTO hold all-reduces to, such as "Ring Simple"; `FREE` without either."""
     settings = record.provenance.get("settings") or {}
-    return " ".join(filter(None, (settings.get("NCCL_ALGO"), settings.get("NCCL_PROTO")))) or FREE
+    words = (settings.get(name, "").removeprefix("allreduce:") for name in ("NCCL_ALGO", "NCCL_PROTO"))
+    return " ".join(filter(None, words)) or FREE
 
 
 def monotonicity(records: Sequence[Record]) -> pd.DataFrame:
@@ -52,34 +55,37 @@ def monotonicity(records: Sequence[Record]) -> pd.DataFrame:
     `UNDECIDED`. Raises `ValueError` where a choice has the same point twice, as from two folders.
     """
     curves: dict[tuple, list[Record]] = {}
-    for record, key in zip(records, series_keys(records), strict=True):
+    for record, series in zip(records, _series(records), strict=True):
         if record.world_size > 1 and PairedArms(record).has("ddp_noop", "ddp"):
-            curves.setdefault((key, choice_of(record)), []).append(record)
-    labels = dict(zip((record.point_id for record in records), series_labels(records), strict=True))
+            curves.setdefault((series, record.source, node_set(record), choice_of(record)), []).append(record)
     rows = []
-    for (_, choice), members in curves.items():
+    for (series, source, nodes, choice), members in curves.items():
         members.sort(key=lambda record: record.world_size)
         for one, other in pairwise(members):
             if one.world_size == other.world_size:
                 raise ValueError(f"{one.point_id} is there twice with {choice}: must be one folder a choice")
         if len(members) > 1:
-            head = {"series": labels[members[0].point_id], "source": members[0].source, "choice": choice}
-            rows.append(head | _fall(members))
+            rows.append({"series": series, "source": source, "nodes": nodes, "choice": choice} | _fall(members))
     columns = [name for name in FORCED if name != "point_ids"]
     return pd.DataFrame(rows, columns=[*columns, "largest_fall_low", "largest_fall_high", "point_ids"])
+
+
+def _series(records: Sequence[Record]) -> list[str]:
+    """A name for each record's series; the same on whichever nodes, since a job measures each choice by itself."""
+    keys = pd.DataFrame(series_keys(records), columns=list(SERIES_KEYS)).drop(columns=["node_set"])
+    return list(told_apart(keys["model"].str.upper() + " " + keys["dataset"], keys))
 
 
 def answers(table: pd.DataFrame) -> list[str]:
     """A sentence a series of `monotonicity` and choice other than NCCL's own: whether what was not monotonic is now."""
     sentences = []
     for (series, source), rows in table.groupby(["series", "source"], sort=False):
-        free = rows[rows["choice"] == FREE]
+        free, held = rows[rows["choice"] == FREE], rows[rows["choice"] != FREE]
         if free.empty:
             sentences.append(f"{series} ({source}): nothing is measured as NCCL chooses, so nothing can go away.")
-            continue
-        before = free.iloc[0]
-        for _, row in rows[rows["choice"] != FREE].iterrows():
-            sentences.append(f"{series} ({source}), held to {row['choice']}: {_answer(before, row)}.")
+        for (_, before), (_, after) in product(free.iterrows(), held.iterrows()):
+            where = " on other nodes" if before["nodes"] != after["nodes"] else ""
+            sentences.append(f"{series} ({source}), held to {after['choice']}{where}: {_answer(before, after)}.")
     return sentences
 
 

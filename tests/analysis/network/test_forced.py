@@ -90,6 +90,16 @@ def test_what_the_noise_hides_is_undecided():
     assert np.isnan(few.iloc[0]["largest_fall_low"])
 
 
+def test_choices_measured_on_other_nodes_are_compared_and_it_is_said():
+    records = [*measured(), *(held := measured("Tree", "LL"))]
+    for record in held:
+        record.provenance["node_set"] = ["c", "d"]
+    assert "held to Tree LL on other nodes: what is not monotonic goes away" in answers(monotonicity(records))[0]
+    held[-1].provenance["node_set"] = ["e", "f"]  # no curve joins two sets of nodes
+    table = monotonicity(records).set_index("choice")
+    assert list(table.loc[["Tree LL"], "world_sizes"]) == ["2 4"]
+
+
 @pytest.mark.slow
 def test_a_curve_that_rises_is_seldom_called_otherwise():
     """All overheads alike is the worst case: a fall is then seen by chance alone."""
@@ -106,7 +116,7 @@ def test_the_choice_is_that_of_the_variables():
     assert choice_of(record) == FREE
     record.provenance["settings"] = {"NCCL_PROTO": "LL"}
     assert choice_of(record) == "LL"
-    record.provenance["settings"] |= {"NCCL_ALGO": "Tree"}
+    record.provenance["settings"] |= {"NCCL_ALGO": "allreduce:Tree"}
     assert choice_of(record) == "Tree LL"
 
 
