@@ -8,7 +8,8 @@ it), and so is an operator `auto`. The fused operator's scratch memory, at most 
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import chain, pairwise
 
 from kanstudy.analysis.machine_model.work import buffer_bytes, layer_bytes, rows, tensor_bytes, terms, word_bytes
 from kanstudy.spec import PointSpec
@@ -16,19 +17,22 @@ from kanstudy.spec import PointSpec
 _MOMENTS = {"adam": 2, "sgd": 0}
 
 
-def peak_memory_bytes(point: PointSpec, arm: str) -> int:
+def peak_memory_bytes(point: PointSpec, arm: str, stepped_bytes: Sequence[int] | None = None) -> int:
     """The most bytes that tensors hold on a rank during a step of the arm, the batch included.
+
+    `stepped_bytes` are the tensors whose optimizer state the rank keeps, where that is not all of them.
 
     The largest of four moments: a layer expands in forward, the loss is made, a layer's backward has its gradients, the
     optimizer works. Throughout it holds parameters, moments, knots, the batch and DDP's buckets, which stay beside the
     gradients.
     """
     word, gradients, n_rows = word_bytes(point), layer_bytes(point), rows(point, arm)
-    held = sum(gradients) * (1 + _MOMENTS[point.optimizer] + arm.startswith("ddp"))
+    stepped = list(chain(*tensor_bytes(point))) if stepped_bytes is None else stepped_bytes
+    held = sum(gradients) * (1 + arm.startswith("ddp")) + sum(stepped) * _MOMENTS[point.optimizer]
     inputs, outputs = point.layer_shapes[0][0], point.layer_shapes[-1][1]
     held += buffer_bytes(point) + word * n_rows * (inputs + outputs)
     output = word * n_rows * outputs  # kept until the step ends
-    moments: list[float] = [output + sum(gradients) + _optimizer_bytes(point)]
+    moments: list[float] = [output + sum(gradients) + _optimizer_bytes(point, stepped)]
     saved = 0.0
     for layer, (width, _) in enumerate(point.layer_shapes):
         moments.append(saved + word * n_rows * width * _expanding(point, layer))
@@ -73,15 +77,14 @@ def _differentiating(point: PointSpec, layer: int) -> float:
     return width * (knots + 3 * (knots - 1 - order) + 1)
 
 
-def _optimizer_bytes(point: PointSpec) -> int:
+def _optimizer_bytes(point: PointSpec, stepped: Sequence[int]) -> int:
     """Temporaries of torch's Adam on a CPU, tensor after tensor: two of its size beside one of the tensor before.
 
     On a GPU, where all tensors go at once, it is one of the size of all.
     """
     if point.optimizer != "adam":
         return 0
-    sizes = [0, *(size for layer in tensor_bytes(point) for size in layer)]
-    return max(2 * size + before for before, size in pairwise(sizes))
+    return max(2 * size + before for before, size in pairwise([0, *stepped]))
 
 
 def _knots(point: PointSpec) -> tuple[int, int]:

@@ -44,7 +44,9 @@ def hierarchical(message_bytes: float, layout: Sequence[int], tiers: Tiers) -> f
 def halving_doubling(message_bytes: float, layout: Sequence[int], tiers: Tiers) -> float:
     """A reduce-scatter by vector halving and distance doubling, or the all-gather that undoes it, s.
 
-    Ranks beyond a power of two give their vector to a neighbour first, and get the result of it at the end.
+    Ranks beyond a power of two give their vector to a neighbour first, and get the result of it at the end. There, and
+    where nodes have unlike numbers of ranks, not every step waits for the slowest pair of the one before, as is counted
+    here: then this is an upper bound, by up to some 40 % in simulations (else exact).
     """
     nodes = np.repeat(np.arange(len(layout)), layout)
     power = 2 ** (len(nodes).bit_length() - 1)

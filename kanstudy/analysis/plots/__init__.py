@@ -23,6 +23,7 @@ from kanstudy.analysis.plots import (
     scaling,
     scaling_laws,
     steadiness,
+    strategies,
     waterfall,
 )
 
@@ -44,5 +45,6 @@ __all__ = [
     "scaling",
     "scaling_laws",
     "steadiness",
+    "strategies",
     "waterfall",
 ]

@@ -10,6 +10,7 @@ from points import kan_point
 
 from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.work import activation_bytes_per_row
 from kanstudy.analysis.network.network import Link, Network, one_node
 from kanstudy.analysis.strategies.compare import compare, fastest, limits
 
@@ -67,7 +68,7 @@ def test_on_an_ideal_machine_only_what_is_done_twice_costs() -> None:
     efficiency = {name: rows["parallel_efficiency"].max() for name, rows in frame.groupby("strategy")}
     for name in ("data parallel", "ZeRO-1, slices", "ZeRO-1, whole tensors", "split by input (row)"):
         assert efficiency[name] == pytest.approx(1)
-    products, expansion = 6 * 9 * (2 * 64 * 256 + 256**2) / 1e11, 4 * 9 * (64 + 2 * 256) / 1e10
+    products, expansion = 6 * 9 * (2 * 64 * 256 + 256**2) / 1e11, activation_bytes_per_row(kan_point(**WIDE)) / 1e10
     truth = (products + expansion) / (products + 4 * expansion)
     assert efficiency["split by output (column)"] == pytest.approx(truth)
     assert truth < efficiency["split in pairs (column, row)"] < 1
@@ -89,7 +90,7 @@ def test_messages_take_the_time_of_the_network() -> None:
 
 def test_a_sharded_optimizer_steps_and_keeps_its_share() -> None:
     machine = MachineModel(optimizer_s=1e-4, optimizer_s_per_parameter=1e-8)
-    point = kan_point(layer_widths=(8, 8, 8), global_batch_size=8)
+    point = kan_point(layer_widths=(8, 8, 8), global_batch_size=4096, n_samples=4096)  # most is held in backward
     frame = compare(point, machine, [4])
     data = row(frame, "data parallel", 4)
     weights = 9 * 64  # of each of the two layers
