@@ -168,11 +168,16 @@ class MachineModel:
         self, point: PointSpec, backward_s: np.ndarray, collective_s: Callable[[float], float]
     ) -> np.ndarray:
         """What the point's gradient buckets outlast backward where one of so many bytes takes `collective_s`, s."""
+        delays_s, transfers_s = self.bucket_times_s(point, collective_s)
+        ready = self.ready_shares(point)
+        return overlap.exposed_s(backward_s, ready, delays_s, transfers_s, self.streams, self.overlap_slowdown)
+
+    def bucket_times_s(self, point: PointSpec, collective_s: Callable[[float], float]) -> tuple[np.ndarray, np.ndarray]:
+        """Of each gradient bucket (buckets,) the delay, and the time for which it moves bytes, s, if it is alone."""
         sizes = gradient_buckets(point)
         times_s = np.array([collective_s(size) + self.bucket_s + self.bucket_s_per_byte * size for size in sizes])
         delays_s = np.minimum(times_s, collective_s(0) + self.bucket_s)  # an empty message takes its delays alone
-        ready = self.ready_shares(point)
-        return overlap.exposed_s(backward_s, ready, delays_s, times_s - delays_s, self.streams, self.overlap_slowdown)
+        return delays_s, times_s - delays_s
 
     def peak_memory_bytes(self, point: PointSpec, arm: str) -> int:
         """The most bytes that a rank's tensors hold during a step of the arm."""
