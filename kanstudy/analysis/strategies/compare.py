@@ -40,8 +40,8 @@ STRATEGIES = {
 }
 LIMITS = {
     "strategy": Column("strategy"),
-    "fits_up_to": Column("fits up to (ranks)", 1, 0),
-    "stops_at": Column("not at", 1, 0),
+    "fits_from": Column("fits from (ranks)", 1, 0),
+    "fits_up_to": Column("up to", 1, 0),
     "reason": Column("note"),
     "source": Column("source"),
 }
@@ -81,19 +81,21 @@ def fastest(comparison: pd.DataFrame) -> pd.DataFrame:
 
 
 def limits(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Of each strategy the largest world size up to which it fits throughout, the next one asked for, and why it stops
-    there; blanks where it never fits, or does not stop."""
+    """Of each strategy the smallest and the largest world size asked for at which it fits, blank where there is none,
+    and why not at the next smaller and larger one, nor at those between."""
     rows = []
     for strategy, found in fastest(comparison).groupby("strategy", sort=False):
-        found = found.sort_values("world_size")
-        stops = found[~found["fits"]]
-        before = found if stops.empty else found[found["world_size"] < stops["world_size"].iloc[0]]
+        found = found.sort_values("world_size", ignore_index=True)
+        fitting = found.index[found["fits"]]
+        near = found.iloc[max(0, fitting[0] - 1) : fitting[-1] + 2] if len(fitting) else found
+        near = near[(near["reason"] != "") & ~near["reason"].str.partition(":")[0].duplicated()]  # one of each kind
+        reasons = ("at " + near["world_size"].astype(str) + ", " + near["reason"]).tolist()
         rows.append(
             {
                 "strategy": strategy,
-                "fits_up_to": before["world_size"].max(),
-                "stops_at": np.nan if stops.empty else stops["world_size"].iloc[0],
-                "reason": "" if stops.empty else stops["reason"].iloc[0],
+                "fits_from": found["world_size"][fitting].min(),
+                "fits_up_to": found["world_size"][fitting].max(),
+                "reason": "; ".join(reasons),
                 "source": "predicted",
             }
         )
