@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from known_machine import measured
 
 from kanstudy.cli import main
-from kanstudy.record import read_record, record_path, write_record
+from kanstudy.record_files import read_record, record_path, write_record
 from kanstudy.study import launch
 from kanstudy.study.plan import ExperimentPlan
 
