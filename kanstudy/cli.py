@@ -19,6 +19,7 @@ from kanstudy.commands.analyse import analyse
 from kanstudy.commands.bench import bench
 from kanstudy.commands.bench_attribution import attribution
 from kanstudy.commands.bench_nccl import nccl
+from kanstudy.commands.bench_prediction import prediction
 from kanstudy.commands.collect import collect
 from kanstudy.commands.errors import BadInput
 from kanstudy.commands.report import report
@@ -67,6 +68,7 @@ main.add_command(analyse)
 main.add_command(bench)
 bench.add_command(attribution)
 bench.add_command(nccl)
+bench.add_command(prediction)
 main.add_command(report)
 main.add_command(submit)
 main.add_command(collect)
