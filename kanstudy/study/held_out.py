@@ -95,25 +95,20 @@ def links_plan(profile: Profile, links: Sequence[str] = TRAINING_LINKS) -> Exper
 
 def held_out_plan(
     profile: Profile,
-    settings: Sequence[str] = (),
-    links: Sequence[str] | None = None,
+    settings: Sequence[str] = SETTINGS,
+    links: Sequence[str] = LINKS,
     rounds: int = ROUNDS,
     launches: int = LAUNCHES,
-    provenance: dict[str, Any] | None = None,
 ) -> ExperimentPlan:
-    """Every setting as the ranks lie, and over each link the first two; without any the usual ones.
+    """Every setting as the ranks lie, and over each link the first two.
 
     Raises `ProfileError` for a setting or a link that is none, or one that the calibration contains.
     """
     base = _template(profile)
-    asked = [Setting.parse(text) for text in settings or SETTINGS]
+    asked = [Setting.parse(text) for text in settings]
     try:
         plain = [_point(base, setting) for setting in asked]
-        linked = [
-            dataclasses.replace(point, link=link)
-            for link in _checked(LINKS if links is None else links)
-            for point in plain[:_OVER_LINKS]
-        ]
+        linked = [dataclasses.replace(point, link=link) for link in _checked(links) for point in plain[:_OVER_LINKS]]
     except SpecError as error:
         raise ProfileError(f"held-out setting: {error}") from error
     points = tuple(dict.fromkeys([*plain, *linked]))
@@ -124,7 +119,6 @@ def held_out_plan(
         points=points,
         rounds={point.point_id: rounds for point in points},
         launches=launches,
-        provenance=provenance or {},
     )
 
 

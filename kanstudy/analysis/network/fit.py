@@ -102,18 +102,19 @@ def messages_of_records(records: Sequence[Record]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(MESSAGES))
 
 
-def messages_of_log(log: NcclLog, layout: Sequence[int], name: str = "nccl-tests") -> pd.DataFrame:
+def messages_of_log(log: NcclLog, layout: Sequence[int] = (), name: str = "nccl-tests") -> pd.DataFrame:
     """The all-reduces (`MESSAGES`) of an nccl-tests log, in place where it has both halves, as torch reduces.
 
-    `ValueError` where the layout has another number of ranks than the log.
+    The layout is needed where the log lists no hosts. `ValueError` where it is missing or does not fit the log's ranks.
     """
+    layout = tuple(layout) or log.layout
     if sum(layout) != log.ranks:
-        raise ValueError(f"layout = {tuple(layout)}: must have the {log.ranks} ranks of the log")
+        raise ValueError(f"layout = {layout}: must have the {log.ranks} ranks of the log on its nodes")
     rows = log.rows[log.rows["in_place"] == log.rows["in_place"].any()]
     return pd.DataFrame(
         {
             "message_bytes": rows["message_bytes"].to_numpy(),
-            "layout": [tuple(layout)] * len(rows),
+            "layout": [layout] * len(rows),
             "time_s": rows["time_s"].to_numpy(),
             "point_id": name,
         }

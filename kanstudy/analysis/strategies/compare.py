@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -159,24 +160,29 @@ def _times(point: PointSpec, part: Held, strategy: Strategy, machine: MachineMod
 
     neighbours, replicas = (groups(layout, strategy.tensor_ranks) for groups in (tensor_groups, replica_groups))
 
-    def all_of(messages: tuple[Message, ...], groups: set[Group]) -> float:
-        """Within a step, where any collective takes what a bucket's does beyond its time by itself."""
-        alone = sum(slowest_s(groups, machine.network, one.collective, one.message_bytes) for one in messages)
-        return alone + sum(machine.bucket_s + machine.bucket_s_per_byte * one.message_bytes for one in messages)
+    def alone_s(messages: tuple[Message, ...], groups: set[Group]) -> float:
+        return sum(slowest_s(groups, machine.network, one.collective, one.message_bytes) for one in messages)
+
+    def within_s(messages: tuple[Message, ...], groups: set[Group]) -> float:
+        """Of any that may be as large as a bucket: what a bucket's takes beyond its time by itself counts for it."""
+        own = (machine.bucket_s + machine.bucket_s_per_byte * one.message_bytes for one in messages)
+        return alone_s(messages, groups) + sum(own)
 
     sent = step_messages(part, strategy)
-    collective = sent.gradients[0].collective if sent.gradients else "allreduce"
-    outlasts = machine.outlasting_s(
-        part, np.array(backward), lambda size: slowest_s(replicas, machine.network, collective, size)
-    )
-    waited_for = all_of(sent.activations, neighbours) + all_of(sent.buffers + sent.parameters, replicas)
-    step = forward + backward + optimizer + waited_for + float(outlasts)
-    alone = sum(machine.phases_s(point, part.global_batch_size if point.scaling == "strong" else rows))
+    waited_for = within_s(sent.activations, neighbours) + within_s(sent.parameters, replicas)
+    waited_for += alone_s(sent.buffers, replicas)
+    outlasts = 0.0
+    if sent.gradients:
+        bucket_s = partial(slowest_s, replicas, machine.network, sent.gradients[0].collective)
+        outlasts = float(machine.outlasting_s(part, np.array(backward), bucket_s))
+    step = forward + backward + optimizer + waited_for + outlasts
+    # of one rank that trains all rows, or its own where the work grows with the ranks
+    alone, share = (part.global_batch_size, ranks) if point.scaling == "strong" else (point.local_batch_size, 1)
     return {
         "compute_s": forward + backward + optimizer,
-        "exposed_s": waited_for + float(outlasts),
-        "communication_s": waited_for + all_of(sent.gradients, replicas),
+        "exposed_s": waited_for + outlasts,
+        "communication_s": waited_for + within_s(sent.gradients, replicas),
         "step_time_s": step,
-        "parallel_efficiency": slowness.mean() * alone / step / (ranks if point.scaling == "strong" else 1),
+        "parallel_efficiency": slowness.mean() * sum(machine.phases_s(point, alone)) / step / share,
         "rows_per_s": part.global_batch_size / step,
     }

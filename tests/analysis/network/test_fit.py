@@ -162,3 +162,7 @@ def test_an_nccl_tests_log_serves_as_well():
     assert len(messages_of_log(log([False]), (2, 2))) == len(SIZES)
     with pytest.raises(ValueError, match=r"layout = \(2, 1\): must have the 4 ranks of the log"):
         messages_of_log(log([True]), (2, 1))
+    with pytest.raises(ValueError, match=r"layout = \(\): must have the 4 ranks of the log"):
+        messages_of_log(log([True]))
+    listed = dataclasses.replace(log([True]), layout=(2, 2))
+    assert set(messages_of_log(listed)["layout"]) == {(2, 2)}

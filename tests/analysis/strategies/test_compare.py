@@ -25,6 +25,8 @@ MACHINE = MachineModel(
     contention=0.02,
     ddp_s=1e-4,
     ddp_s_per_byte=1e-11,
+    bucket_s=1e-5,
+    bucket_s_per_byte=1e-11,
     ranks_per_node=4,
     network=Network(inside=Link(latency_s=1e-5, bytes_per_s=1e10), between=Link(latency_s=3e-5, bytes_per_s=2e9)),
 )
@@ -72,6 +74,8 @@ def test_on_an_ideal_machine_only_what_is_done_twice_costs() -> None:
     truth = (products + expansion) / (products + 4 * expansion)
     assert efficiency["split by output (column)"] == pytest.approx(truth)
     assert truth < efficiency["split in pairs (column, row)"] < 1
+    weak = compare(kan_point(**WIDE, scaling="weak"), ideal, [4])
+    assert row(weak, "split by input (row)", 4)["parallel_efficiency"] == pytest.approx(1)
     without_elementwise = compare(kan_point(**WIDE), replace(ideal, activation_bytes_per_s=np.inf), [4])
     assert without_elementwise["parallel_efficiency"].to_numpy() == pytest.approx(1)
 
