@@ -18,11 +18,15 @@ from kanstudy.commands import folders
 from kanstudy.commands.analyse import analyse
 from kanstudy.commands.bench import bench
 from kanstudy.commands.bench_attribution import attribution
+from kanstudy.commands.bench_nccl import nccl
+from kanstudy.commands.bench_prediction import prediction
 from kanstudy.commands.collect import collect
 from kanstudy.commands.errors import BadInput
+from kanstudy.commands.predict import predict
 from kanstudy.commands.report import report
 from kanstudy.commands.submit import submit
-from kanstudy.study.batch import INTRODUCTION, NOTEBOOKS
+from kanstudy.study.batch import INTRODUCTION
+from kanstudy.study.series import NOTEBOOKS
 
 if TYPE_CHECKING:
     from kanstudy.study.experiments import ExperimentPlan
@@ -64,7 +68,10 @@ def main() -> None:
 main.add_command(analyse)
 main.add_command(bench)
 bench.add_command(attribution)
+bench.add_command(nccl)
+bench.add_command(prediction)
 main.add_command(report)
+main.add_command(predict)
 main.add_command(submit)
 main.add_command(collect)
 

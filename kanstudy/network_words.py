@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 ALGORITHMS = ("ring", "tree", "halving_doubling", "hierarchical", "gloo", "nccl")
 """How collectives run over a network."""
 BASES = ("assumed", "profile", "measured", "nccl-tests log")
@@ -9,3 +11,12 @@ BASES = ("assumed", "profile", "measured", "nccl-tests log")
 NCCL_ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
 NCCL_PROTOCOLS = ("LL", "LL128", "Simple")
 """As NCCL_ALGO and NCCL_PROTO take them, in the order of NCCL's own numbers."""
+GROUP_MARK = "kanstudy: all-reduces on"
+"""Printed before a group's all-reduces, with its layout, so that NCCL's words on them are told from another group's."""
+
+
+def layout_text(layout: Sequence[int]) -> str:
+    """How ranks lie on nodes, as text: "2x1" is two nodes with one rank each, "2+2+1" five ranks on three nodes."""
+    if len(set(layout)) == 1:
+        return f"{len(layout)}x{layout[0]}"
+    return "+".join(map(str, layout))

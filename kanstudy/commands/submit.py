@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 import click
 
 from kanstudy.commands import folders
 from kanstudy.commands.errors import BadInput
-from kanstudy.study.batch import NOTEBOOKS
+from kanstudy.study.series import NOTEBOOKS
 
 EXIT_CODES = """\b
 Exit codes:
@@ -34,6 +35,13 @@ Exit codes:
     metavar="L",
     help="separate launches, each with all rounds; a number to quote rests on at least 5  [default: 1]",
 )
+@click.option(
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="a variable of every rank, over the profile's; may be repeated; needs --results-dir",
+)
 @click.option("--dry-run", is_flag=True, help="show the plan, its cost and the sbatch command; neither needs Slurm")
 @click.option(
     "--by-hand", is_flag=True, help="for machines without Slurm: write the run folder, show what to start where"
@@ -44,6 +52,7 @@ def submit(
     results_dir: str,
     rounds: int | None,
     launches: int,
+    variables: tuple[str, ...],
     dry_run: bool,
     by_hand: bool,
 ) -> None:
@@ -56,9 +65,11 @@ def submit(
     Examples:
       kanstudy submit --profile finisterrae3 --dry-run
       kanstudy submit --profile mycluster.toml --only strong_scaling --launches 5
+      kanstudy submit --profile finisterrae3 --env NCCL_ALGO=Ring --results-dir results/rings
     """
     from kanstudy.study import experiments
     from kanstudy.study import profile as profiles
+    from kanstudy.study.cluster import with_variables
     from kanstudy.study.folder import FolderError
     from kanstudy.study.jobs import by_hand as writing
     from kanstudy.study.jobs import costs, slurm, submission
@@ -66,7 +77,10 @@ def submit(
 
     try:
         loaded = profiles.load_profile(profile)
-        loaded.require_cluster()
+        cluster = loaded.require_cluster()
+        if variables and not results_dir:
+            raise profiles.ProfileError(f"--env {variables[0]}: needs --results-dir, which keeps such records apart")
+        loaded = replace(loaded, cluster=with_variables(cluster, variables, "--env"))
         plans = {
             name: experiments.plan(loaded, name, rounds or 0, launches, "none")
             for name in NOTEBOOKS

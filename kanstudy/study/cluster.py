@@ -9,12 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kanstudy.network_words import ALGORITHMS, BASES
+from kanstudy.network_words import ALGORITHMS, BASES, NCCL_ALGORITHMS, NCCL_PROTOCOLS
 from kanstudy.spec import PLACEMENTS, PointSpec
-from kanstudy.study.strict import ProfileError, build, key
+from kanstudy.study.strict import ProfileError, allowed, build, key
 
 _TIME_LIMIT = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NCCL_WORDS = {"NCCL_ALGO": NCCL_ALGORITHMS, "NCCL_PROTO": NCCL_PROTOCOLS}
+_BEFORE_WORD = re.compile(r"(\w+:)?\^?")
+"""What may stand before each word of such a list, as in "Ring,Tree;allreduce:^Tree"."""
 OWN_OPTIONS = (
     *("--parsable", "--wait", "--array", "--dependency", "--output", "--error", "--signal", "--requeue"),
     *("--no-requeue", "--open-mode", "--wrap", "--test-only", "--nodes", "--ntasks", "--ntasks-per-node"),
@@ -140,16 +143,43 @@ def read_cluster(values: Mapping[str, Any], where: str) -> Cluster:
         if "\n" in line or "\0" in line:
             raise ProfileError(f"{where} setup = {line!r}: must be one line an item")
     for name, value in cluster.environment.items():
-        if not _VARIABLE.fullmatch(name):
-            raise ProfileError(f"{where} environment: {name!r}: must be a variable's name, of letters, digits and _")
-        if "\n" in value or "\0" in value:
-            raise ProfileError(f"{where} environment {name} = {value!r}: must be text of one line")
+        _check_variable(name, value, f"{where} environment")
     return cluster
+
+
+def with_variables(cluster: Cluster, assignments: Iterable[str], where: str) -> Cluster:
+    """The cluster with more variables for every rank, each as "NAME=VALUE", over those of its profile.
+
+    `ProfileError` names what is wrong with one; a word in NCCL_ALGO or NCCL_PROTO that NCCL does not know is wrong too,
+    since NCCL would end, or go its own way, only once the job runs.
+    """
+    variables = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not value:
+            raise ProfileError(f"{where} {assignment!r}: must be NAME=VALUE, such as NCCL_ALGO=Ring")
+        if name in variables:
+            raise ProfileError(f"{where} {assignment!r}: {name} must be given once")
+        _check_variable(name, value, where)
+        variables[name] = value
+    return replace(cluster, environment=cluster.environment | variables)
 
 
 def cluster_from_dict(values: Mapping[str, Any], where: str) -> Cluster:
     """A cluster from what `dataclasses.asdict` and JSON made of it: what is empty was not given."""
     return read_cluster({name: value for name, value in values.items() if value not in ("", [], ())}, where)
+
+
+def _check_variable(name: str, value: str, where: str) -> None:
+    if not _VARIABLE.fullmatch(name):
+        raise ProfileError(f"{where}: {name!r}: must be a variable's name, of letters, digits and _")
+    if "\n" in value or "\0" in value:
+        raise ProfileError(f"{where} {name} = {value!r}: must be text of one line")
+    if known := _NCCL_WORDS.get(name):
+        for item in re.split("[;,]", value):
+            word = _BEFORE_WORD.sub("", item, count=1)
+            if word.lower() not in map(str.lower, known):
+                raise ProfileError(f"{where} {name} = {value!r}: {word!r} must be {allowed(word, known)}")
 
 
 def _seconds(text: str) -> float:

@@ -69,7 +69,15 @@ def describe_launch(run: RunSpec, ranks: Ranks, cores: tuple[int, ...] | None) -
         "oversubscribed": run.oversubscribed,
         "backend": run.backend,
         "allocator": {name: os.environ.get(name) for name in ("MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")},
-    } | ({"link": run.link} if run.link else {})
+        **({"link": run.link} if run.link else {}),
+        **_held_nccl(),
+    }
+
+
+def _held_nccl() -> dict[str, dict[str, str]]:
+    """To which algorithm and protocol NCCL is held; nothing where it chooses itself."""
+    held = {name: os.environ[name] for name in ("NCCL_ALGO", "NCCL_PROTO") if os.environ.get(name)}
+    return {"nccl": held} if held else {}
 
 
 def of_point(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -151,12 +152,17 @@ def measure_peak_memory(
         return torch.cuda.max_memory_allocated(device) - before + batch
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         _three_steps(point, arm, device, group, batches)
+    return most_held(profiler) + batch
+
+
+def most_held(profiler: Any) -> int:
+    """The most bytes that tensors on the CPU held at once, of those made while this `torch.profiler.profile` ran."""
     held = peak = 0
     events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
     for event in sorted(events, key=lambda event: event.start_ns()):
         held += event.nbytes()
         peak = max(peak, held)
-    return peak + batch
+    return peak
 
 
 def _three_steps(

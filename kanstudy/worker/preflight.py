@@ -1,7 +1,8 @@
-"""`python -m kanstudy.worker.preflight FOLDER RESULTS DEVICE`: what a rank finds where it is, before measuring.
+"""`python -m kanstudy.worker.preflight FOLDER RESULTS DEVICE [GROUP ...]`: what a rank finds before measuring.
 
 Each rank writes `FOLDER/<rank>.json`, at first what it is without torch, then what torch says, then whether it met
-all the others. Whoever started the ranks judges: a rank only tells, and ends with exit code 0.
+all the others. With groups, such as 4:spread, each reduces messages of many sizes, of which NCCL's log then has the
+algorithms. Whoever started the ranks judges: a rank only tells, and ends with exit code 0.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import socket
 import sys
 import time
 import traceback
+from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from typing import Any
 import kanstudy
 from kanstudy.files import write_atomically
 from kanstudy.machine import affinity
+from kanstudy.network_words import GROUP_MARK, layout_text
 from kanstudy.worker import srun
 
 MEET_BY_S = 45.0
@@ -29,6 +33,8 @@ _LEAST_WAIT_S = 5.0
 _PROBE_BYTES = 2**20
 _MESSAGES = (1, 2**18, 25 * 2**18)
 """Elements of 4 bytes in the all-reduces of GPUs, of which NCCL tells the algorithm."""
+_GROUP_MESSAGES = tuple(2**power for power in range(12, 28))
+"""Bytes, 4 KiB to 128 MiB: between neighbours NCCL rarely changes its mind."""
 
 
 def look_around(results: Path) -> dict[str, Any]:
@@ -92,6 +98,38 @@ def meet(device: str, wait_s: float) -> float:
     return seconds
 
 
+def reduce_in_groups(groups: Sequence[str], device: str, node: str, end: float) -> None:
+    """All-reduces of every size within each group, world size and placement as "4:spread", as far as time allows.
+
+    The group's first rank prints `GROUP_MARK` and the layout before. Collective over all ranks, after `meet`.
+    """
+    import torch
+    import torch.distributed as dist
+
+    from kanstudy.worker.ranks import place
+
+    hosts: list[str] = [""] * dist.get_world_size()
+    dist.all_gather_object(hosts, node)
+    for group in groups:
+        left = torch.tensor(end - time.monotonic())
+        dist.all_reduce(left, op=dist.ReduceOp.MIN)
+        if left.item() < _LEAST_WAIT_S:
+            return
+        size, _, placement = group.partition(":")
+        members = place(hosts, int(size), placement)
+        own = dist.new_group(list(members))
+        if dist.get_rank() not in members:
+            continue
+        if dist.get_rank() == members[0]:
+            layout = Counter(hosts[member] for member in members).values()
+            print(f"{GROUP_MARK} {layout_text(tuple(layout))}", flush=True)
+        for message_bytes in _GROUP_MESSAGES:
+            dist.all_reduce(torch.zeros(message_bytes // 4, device=device), group=own)
+        if device == "cuda":
+            torch.cuda.synchronize()
+    dist.all_reduce(torch.zeros(1))  # whoever leaves first takes the connections of a group along
+
+
 def tell(folder: Path, report: dict[str, Any]) -> None:
     """Write the report; print a short one where that fails, which reaches the first node whatever this one's disk."""
     try:
@@ -112,6 +150,8 @@ def main() -> None:
         report |= look_with_torch(device)
         tell(folder, report)
         report["meeting_s"] = meet(device, max(_LEAST_WAIT_S, end - time.monotonic()))
+        tell(folder, report)
+        reduce_in_groups(sys.argv[4:], device, report["node"], end)
     except Exception as error:
         traceback.print_exc()
         report["error"] = f"{type(error).__name__}: {error}".splitlines()[0]

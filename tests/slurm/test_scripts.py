@@ -74,3 +74,30 @@ def test_variables_reach_the_ranks_whatever_sbatch_was_told_to_export(tmp_path):
 
 def test_rank_0_is_found_by_name_where_nodes_are_private(tmp_path):
     assert environment_of_ranks(tmp_path, "exit 1").startswith("node7:21234\n")
+
+
+def test_nccl_is_held_to_each_choice_in_a_folder_of_its_own(tmp_path):
+    (tmp_path / "kanstudy").write_text('#!/bin/sh\nprintf "%s " "$@"\necho\n')
+    (tmp_path / "kanstudy").chmod(0o755)
+
+    def calls(**variables: str) -> list[str]:
+        command = ["bash", str(ROOT / "slurm" / "force_nccl.sh"), "my profile", "a folder", "--launches", "5"]
+        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"} | variables
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return [line for line in done.stdout.splitlines() if line.startswith("submit")]
+
+    own, *held = calls()
+    assert own.startswith("submit --profile my profile --results-dir a folder/own --only strong_scaling ")
+    assert "--env" not in own
+    assert len(held) == len({line.split("--env")[0] for line in held}) == 4
+    assert "a folder/Tree-LL " in held[2]
+    assert "--env NCCL_ALGO=allreduce:Tree --env NCCL_PROTO=allreduce:LL --launches 5" in held[2]
+    assert "--env NCCL_ALGO=Tree --env NCCL_PROTO=LL --launches 5" in calls(NCCL_ONLY="")[3]
+
+
+def test_holding_nccl_needs_a_profile_and_a_folder():
+    done = subprocess.run(
+        ["bash", str(ROOT / "slurm" / "force_nccl.sh"), "p"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "usage: slurm/force_nccl.sh PROFILE FOLDER" in done.stderr

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kanstudy.network_words import GROUP_MARK
 from kanstudy.worker import preflight
 from kanstudy.worker.preflight import look_around
 
@@ -22,7 +23,9 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def start(rank: int, port: int, folder: Path, results: Path, ranks: int = 2) -> subprocess.Popen[str]:
+def start(
+    rank: int, port: int, folder: Path, results: Path, ranks: int = 2, groups: tuple[str, ...] = (), node: str = ""
+) -> subprocess.Popen[str]:
     environment = {
         "RANK": str(rank),
         "WORLD_SIZE": str(ranks),
@@ -30,9 +33,10 @@ def start(rank: int, port: int, folder: Path, results: Path, ranks: int = 2) -> 
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "GLOO_SOCKET_IFNAME": "lo",
+        "SLURMD_NODENAME": node,
     }
     return subprocess.Popen(
-        [sys.executable, "-m", "kanstudy.worker.preflight", str(folder), str(results), "cpu"],
+        [sys.executable, "-m", "kanstudy.worker.preflight", str(folder), str(results), "cpu", *groups],
         env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -49,6 +53,18 @@ def test_two_ranks_meet(tmp_path):
     assert [report["rank"] for report in reports] == [0, 1]
     assert all(report["meeting_s"] > 0 and report["address"] == "127.0.0.1" for report in reports)
     assert not list(tmp_path.glob(".probe*"))
+
+
+@pytest.mark.slow
+def test_groups_are_told_apart_by_their_first_rank(tmp_path):
+    port, nodes = free_port(), ("a", "a", "b")
+    groups = ("2:packed", "2:spread", "3:packed")
+    ranks = [start(rank, port, tmp_path, tmp_path, 3, groups, node) for rank, node in enumerate(nodes)]
+    printed = [process.communicate(timeout=90)[0] for process in ranks]
+    marks = [[line for line in text.splitlines() if line.startswith(GROUP_MARK)] for text in printed]
+    assert marks == [[f"{GROUP_MARK} {layout}" for layout in ("1x2", "2x1", "2+1")], [], []]
+    reports = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
+    assert [report.get("error") for report in reports] == [None] * 3
 
 
 @pytest.mark.slow
@@ -76,6 +92,7 @@ def test_a_rank_waits_for_one_that_imports_slowly_and_not_beyond_the_limit(tmp_p
     waits: list[float] = []
     monkeypatch.setattr(preflight, "look_with_torch", lambda device: time.sleep(0.3) or {})
     monkeypatch.setattr(preflight, "meet", lambda device, wait_s: waits.append(wait_s) or 0.1)
+    monkeypatch.setattr(preflight, "reduce_in_groups", lambda *arguments: None)
     monkeypatch.setattr(preflight.os, "_exit", lambda code: None)
     preflight.main()
     assert 5.0 <= waits[0] < 5.8

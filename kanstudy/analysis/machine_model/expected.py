@@ -43,7 +43,8 @@ def expected(point: PointSpec, machine: MachineModel) -> Expected:
     The baseline is the device of mean slowness. Without noise no step waits longer than the slowest rank takes, so
     that synchronisation is 1.
     """
-    point = replace(point, arms=ARMS)
+    if point.arms != ARMS:
+        point = replace(point, arms=ARMS)
     slowness = machine.slowness(point.world_size)
     mean, slowest = float(slowness.mean()), float(slowness.max())
     alone_s, local_s, crowded_s, ddp_s = (

@@ -5,9 +5,9 @@ A step of b rows on one rank alone takes
     forward + backward = (launch_s^k + work^k)^(1/k),   work = b · (FLOP / flops_per_s + bytes / activation_bytes_per_s)
     optimizer = optimizer_s + optimizer_s_per_parameter · parameters
 
-with the FLOP and the activations' bytes of a row (a row above `cache_rows` costs `spill_factor` times as much), times
-the rank's slowness. k = 1 on a CPU, which launches and works in turn; on a GPU launches hide behind work, and the
-longer of the two counts (k large). Ranks of a node that run at once slow each other, DDP adds its own cost, and
+with the FLOP and the activations' bytes of a row (see `work`; a row above `cache_rows` costs `spill_factor` times as
+much), times the rank's slowness. k = 1 on a CPU, which launches and works in turn; on a GPU launches hide behind work,
+and the longer of the two counts (k large). Ranks of a node that run at once slow each other, DDP adds its own cost, and
 gradients travel bucket by bucket while backward goes on.
 The defaults are the ideal machine: each cause of lost efficiency is absent until it is given.
 """
@@ -46,8 +46,8 @@ _POSITIVE = ("flops_per_s", "spill_factor", "cache_rows", "memory_bytes")
 class MachineModel:
     """The constants of a machine on which rank r is `rank_slowness[r % len]` times slower than the nominal device.
 
-    - `flops_per_s`: achieved rate of the model's matrix products; `activation_bytes_per_s`: rate at which the layers'
-      expanded inputs are made and used, element by element (infinite: the products' rate contains all);
+    - `flops_per_s`: achieved rate of the model's matrix products; `activation_bytes_per_s`: of the bytes that what
+      works element by element moves (infinite: the products' rate contains all);
     - `launch_s`: fixed cost of forward and backward, s, joined to work by `launch_exponent` >= 1; `backward_share` of
       the two together is backward (2/3: gradients of weights and of inputs, against one product in forward);
     - `optimizer_s`, `optimizer_s_per_parameter`: of the optimizer, s;
@@ -168,11 +168,16 @@ class MachineModel:
         self, point: PointSpec, backward_s: np.ndarray, collective_s: Callable[[float], float]
     ) -> np.ndarray:
         """What the point's gradient buckets outlast backward where one of so many bytes takes `collective_s`, s."""
+        delays_s, transfers_s = self.bucket_times_s(point, collective_s)
+        ready = self.ready_shares(point)
+        return overlap.exposed_s(backward_s, ready, delays_s, transfers_s, self.streams, self.overlap_slowdown)
+
+    def bucket_times_s(self, point: PointSpec, collective_s: Callable[[float], float]) -> tuple[np.ndarray, np.ndarray]:
+        """Of each gradient bucket (buckets,) the delay, and the time for which it moves bytes, s, if it is alone."""
         sizes = gradient_buckets(point)
         times_s = np.array([collective_s(size) + self.bucket_s + self.bucket_s_per_byte * size for size in sizes])
         delays_s = np.minimum(times_s, collective_s(0) + self.bucket_s)  # an empty message takes its delays alone
-        ready = self.ready_shares(point)
-        return overlap.exposed_s(backward_s, ready, delays_s, times_s - delays_s, self.streams, self.overlap_slowdown)
+        return delays_s, times_s - delays_s
 
     def peak_memory_bytes(self, point: PointSpec, arm: str) -> int:
         """The most bytes that a rank's tensors hold during a step of the arm."""

@@ -59,14 +59,28 @@ def flops_per_row(point: PointSpec) -> int:
 
 
 def activation_bytes_per_row(point: PointSpec) -> int:
-    """Bytes of what the weights multiply for one row, made element by element: a KAN's inputs expanded to their terms,
-    an MLP's inputs."""
+    """Bytes that all that works element by element writes and reads for one row, in forward and backward.
+
+    What the weights multiply is written and read in forward, once more in backward, and so is its gradient: 6 times a
+    KAN's inputs expanded to their terms, or an MLP's inputs. The reference operator writes and reads every step of its
+    recurrence, too.
+    """
     return sum(layer_activation_bytes(point))
 
 
 def layer_activation_bytes(point: PointSpec) -> list[int]:
     """The same of each layer, input to output."""
-    return [word_bytes(point) * terms(point) * before for before, _ in point.layer_shapes]
+    elements = _of_reference(point) if point.operator == "reference" else 6 * terms(point)
+    return [word_bytes(point) * elements * before for before, _ in point.layer_shapes]
+
+
+def _of_reference(point: PointSpec) -> int:
+    """Elements an input that the recurrence moves: a quotient, two products and a difference a step; backward moves
+    twice as many as forward."""
+    order: int = point.spline_order  # type: ignore[assignment]  # whole in a KAN's point
+    knots = terms(point) + order
+    steps = sum(2 * (knots - step) + 9 * (knots - 1 - step) for step in range(1, order + 1))
+    return 3 * (2 * knots + steps + 2 * terms(point))
 
 
 def layer_backward_flops(point: PointSpec) -> list[int]:

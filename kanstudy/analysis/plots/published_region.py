@@ -11,11 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from kanstudy.analysis.plots.axes import COLUMN, PALETTE, STYLE, WIDTH, NotebookFigure, message
+from kanstudy.analysis.plots.axes import PALETTE, STYLE, WIDTH, NotebookFigure, legend, message
 from kanstudy.analysis.plots.isoefficiency import log2_ticks
 from kanstudy.analysis.published import EFFICIENCY, WORLD_SIZE
 
 _EFFICIENCY, _OVERHEAD, _BOTH, _ALL = PALETTE[0], PALETTE[1], PALETTE[4], PALETTE[2]
+_COUNTED = {
+    "both_agree": "efficiency and overhead's range agree",
+    "consistent": "and the overhead is not monotonic: consistent",
+}
 _LEGEND = {
     f"efficiency at {WORLD_SIZE} ranks agrees": Patch(facecolor=_EFFICIENCY, alpha=0.35),
     "overhead in the range": Patch(facecolor=_OVERHEAD, alpha=0.35),
@@ -25,23 +29,22 @@ _LEGEND = {
 
 
 def region(found: pd.DataFrame) -> Figure:
-    """The settings over global batch and hidden width: a panel for each bucket cap and way to compare overheads (and
-    placement, where there are several), coloured by what agrees; the line is where the efficiency is the published one.
-    """
+    """The settings over global batch and width: a column a bucket cap, a row a way to compare overheads, coloured
+    by what agrees; the line is where the efficiency is the published one."""
     if not len(found) or not found["fits"].any():
         return message("No setting fits in a rank's memory")
-    shown = [found[name].unique() for name in ("overhead_scaling", "placement", "bucket_cap_mb")]
-    lines = [(scaling, placement) for scaling in shown[0] for placement in shown[1]]
+    caps = found["bucket_cap_mb"].unique()
+    ways = found[["scaling", "order"]].drop_duplicates().to_numpy().tolist()
     with matplotlib.rc_context(STYLE):
-        figure = NotebookFigure(figsize=(WIDTH, 1.9 * len(lines) + 0.8), layout="constrained")
-        axes = figure.subplots(len(lines), len(shown[2]), squeeze=False, sharex=True, sharey=True)
-        for row, (scaling, placement) in zip(axes, lines, strict=True):
-            for axis, cap in zip(row, shown[2], strict=True):
-                here = (found["overhead_scaling"] == scaling) & (found["placement"] == placement)
-                _panel(axis, found[here & (found["bucket_cap_mb"] == cap)])
-                laid = f", {placement}" if len(shown[1]) > 1 else ""
-                axis.set_title(f"bucket cap {cap:g} MiB{laid},\noverhead by {scaling} scaling")
-            row[0].set_ylabel("hidden width")
+        figure = NotebookFigure(figsize=(WIDTH, 1.6 * len(ways) + 0.8), layout="constrained")
+        axes = figure.subplots(len(ways), len(caps), squeeze=False, sharex=True, sharey=True)
+        for line, (scaling, order) in zip(axes, ways, strict=True):
+            here = found[(found["scaling"] == scaling) & (found["order"] == order)]
+            for axis, cap in zip(line, caps, strict=True):
+                _panel(axis, here[here["bucket_cap_mb"] == cap])
+            line[0].set_ylabel(f"{scaling} scaling,\n{order}\n\nhidden width", fontsize=7)
+        for axis, cap in zip(axes[0], caps, strict=True):
+            axis.set_title(f"bucket cap {cap:g} MiB")
         for axis in axes[-1]:
             axis.set_xlabel("global batch (rows)")
         line = Line2D([], [], color="0.15", linewidth=0.9)
@@ -51,26 +54,27 @@ def region(found: pd.DataFrame) -> Figure:
 
 
 def sensitivity(found: pd.DataFrame) -> Figure:
-    """How many settings are consistent where one constant is changed, a line a constant; dashed: as assumed."""
-    if not len(found):
+    """How many settings agree where one constant is changed, a line a constant; dashed: as assumed. Left in efficiency
+    and overhead's range, right also in that the overhead is not monotonic."""
+    base, changed = found[found["constant"] == "none"], found[found["constant"] != "none"]
+    if changed.empty:
         return message("No constant was changed")
-    base = found[found["constant"] == "none"]
-    changed = found[found["constant"] != "none"]
     names = list(changed["constant"].unique())[::-1]
     with matplotlib.rc_context(STYLE):
-        figure = NotebookFigure(figsize=(COLUMN * 1.3, 0.22 * len(names) + 1.1), layout="constrained")
-        axis = figure.subplots()
-        for place, time in enumerate(changed["times"].unique()):
-            rows = changed[changed["times"] == time]
-            heights = [names.index(name) for name in rows["constant"]]
-            share = 100 * rows["consistent"] / rows["settings"]
-            marker, colour = ("v", "^")[place % 2], PALETTE[place]
-            axis.plot(share, heights, linestyle="none", marker=marker, color=colour, label=f"constant x{time:g}")
-        axis.axvline(100 * (base["consistent"] / base["settings"]).iloc[0], linestyle="--", color="0.4", linewidth=0.9)
-        axis.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
-        axis.set_xlim(left=0)
-        axis.set_xlabel("settings consistent (% of all, predicted)")
-        figure.legend(loc="outside lower center", ncols=2)
+        figure = NotebookFigure(figsize=(WIDTH, 0.2 * len(names) + 1.2), layout="constrained")
+        axes = figure.subplots(1, 2, sharey=True)
+        for axis, (column, title) in zip(axes, _COUNTED.items(), strict=True):
+            for place, (time, rows) in enumerate(changed.groupby("times")):
+                heights = [names.index(name) for name in rows["constant"]]
+                share = 100 * rows[column] / rows["settings"]
+                marker = ("v", "^")[place % 2]
+                axis.plot(share, heights, linestyle="none", marker=marker, color=PALETTE[place], label=f"x{time:g}")
+            axis.axvline(100 * (base[column] / base["settings"]).iloc[0], linestyle="--", color="0.4", linewidth=0.9)
+            axis.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
+            axis.set_xlim(left=-0.02 * axis.get_xlim()[1])
+            axis.set_title(title)
+            axis.set_xlabel("% of the settings (predicted)")
+        legend(figure, axes[0])
     return figure
 
 

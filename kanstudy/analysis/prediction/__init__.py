@@ -1,1 +1,1 @@
-"""Prediction: what a machine model says of sizes, machines and settings that were not measured."""
+"""What a machine model says of sizes, machines and settings that were not measured, calibrated or assumed."""

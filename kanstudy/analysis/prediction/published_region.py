@@ -9,13 +9,15 @@ reproduces nothing, and refutes nothing.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
 from kanstudy.analysis.attribution.chain import factor_name
+from kanstudy.analysis.machine_model.assumptions import changed, constants
 from kanstudy.analysis.machine_model.expected import Expected, expected
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.prediction.isoefficiency import with_hidden_width
@@ -27,28 +29,24 @@ TOLERANCE = 0.025
 """How far from the published efficiency a predicted one may lie: as far as a measured one is known that has the
 study's usual interval, ±2.5 %. The published one has none."""
 DIGIT = 0.001
-"""The last digit in which the published overhead is given: what changes less does not rise or fall."""
-_CONSTANTS = (
-    "flops_per_s",
-    "activation_bytes_per_s",
-    "launch_s",
-    "optimizer_s",
-    "optimizer_s_per_parameter",
-    "contention",
-    "ddp_s",
-    "ddp_s_per_byte",
-    "overlap_slowdown",
-)
-SETTING = ["hidden_width", "global_batch_size", "bucket_cap_mb", "placement", "overhead_scaling"]
+"""The last digit in which the published overhead is given: what changes by less neither rises nor falls."""
+ORDERS = {
+    "packed": ((2, "packed"), (4, "packed"), (8, "packed")),
+    "spread": ((2, "spread"), (4, "spread"), (8, "spread")),
+    "packed, then spread": ((2, "packed"), (2, "spread"), (4, "packed"), (4, "spread"), (8, "packed")),
+}
+"""World sizes and placements over which overheads are compared, in this order. The study does not state its own."""
+_WAY = ["scaling", "order"]
+SETTING = ["hidden_width", "global_batch_size", "bucket_cap_mb", "scaling", "order"]
 
 REGION = {
     "hidden_width": Column("width"),
     "global_batch_size": Column("global batch"),
     "bucket_cap_mb": Column("bucket cap (MiB)"),
-    "placement": Column("placement"),
-    "overhead_scaling": Column("overhead over ranks, scaling"),
+    "scaling": Column("overheads compared by scaling"),
+    "order": Column("and order of allocations"),
     "efficiency": Column(f"parallel efficiency, {WORLD_SIZE} ranks", digits=3),
-    "overheads": Column("overhead (%) by ranks"),
+    "overheads": Column("overhead (%)"),
     "largest_loss": Column("largest loss"),
     "largest_share": Column("its share of ln E (%)", 100, 0),
     "source": Column("source"),
@@ -57,46 +55,63 @@ SENSITIVITY = {
     "constant": Column("assumed constant"),
     "assumed": Column("assumed"),
     "times": Column("times"),
-    "consistent": Column("settings consistent"),
-    "settings": Column("of"),
+    "efficiency_agrees": Column("the efficiency agrees"),
+    "both_agree": Column("and the overhead's range"),
+    "consistent": Column("and it is not monotonic: consistent"),
+    "settings": Column("of settings"),
     "source": Column("source"),
 }
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings to go through: every hidden width with every global batch, bucket cap, placement, and way to compare
-    overheads over world sizes. That the study does not state: `strong` keeps the global batch, `weak` the rows that a
-    rank has of it at `WORLD_SIZE` ranks. `world_sizes` are those whose overheads are compared."""
+    """The settings to go through: every hidden width with every global batch and bucket cap, and every way to compare
+    overheads: `scalings`, `strong` with the global batch kept, `weak` with the rows that a rank has of it at
+    `WORLD_SIZE` ranks; and `orders`, names of `ORDERS`."""
 
     hidden_widths: Sequence[int]
     global_batch_sizes: Sequence[int]
     bucket_caps_mb: Sequence[float] = (25.0,)
-    placements: Sequence[str] = ("packed",)
-    overhead_scalings: Sequence[str] = ("strong", "weak")
-    world_sizes: Sequence[int] = (2, 4, 8)
+    scalings: Sequence[str] = ("strong", "weak")
+    orders: Sequence[str] = tuple(ORDERS)
+
+    def points(self, template: PointSpec) -> Iterator[tuple[dict[str, int | float], PointSpec]]:
+        """Each size, by name, and the point of strong scaling at `WORLD_SIZE` ranks that has it."""
+        lists = (self.hidden_widths, self.global_batch_sizes, self.bucket_caps_mb)
+        for size in itertools.product(*lists):
+            width, batch, cap = size
+            point = replace(
+                template,
+                scaling="strong",
+                world_size=WORLD_SIZE,
+                placement="packed",
+                layer_widths=with_hidden_width(template.layer_widths, width),
+                global_batch_size=batch,
+                n_samples=max(template.n_samples, batch),
+                bucket_cap_mb=cap,
+            )
+            yield dict(zip(SETTING, size, strict=False)), point
+
+    def ways(self) -> Iterator[tuple[str, str]]:
+        """Each way to compare overheads: a scaling and an order."""
+        return itertools.product(self.scalings, self.orders)
 
 
 def region(machine: MachineModel, template: PointSpec, settings: Settings) -> pd.DataFrame:
     """One row a setting: those of `SETTING`; the efficiency of strong scaling at `WORLD_SIZE` ranks, its factors,
-    the largest_loss of them and its share of ln E; `overheads` (text, by ranks), the lowest and the highest.
+    the largest_loss of them and its share of ln E; `overheads` (text), the lowest and the highest of them.
 
-    `efficiency_agrees`, `overhead_agrees` (inside the published range at every world size), `not_monotonic` (rises and
-    falls over world sizes), and `consistent`, all three; all False where a rank's memory does not hold
-    its step, or not the baseline's.
+    `efficiency_agrees`, `overhead_agrees` (inside the published range everywhere), `not_monotonic` (rises and falls
+    over the order), and `consistent`, all three; all False where a rank's memory does not hold its step, or not the
+    baseline's.
     """
     rows = []
-    lists = (settings.hidden_widths, settings.global_batch_sizes, settings.bucket_caps_mb, settings.placements)
-    for width, batch, cap, placement in itertools.product(*lists):
-        changes = {"layer_widths": with_hidden_width(template.layer_widths, width), "bucket_cap_mb": cap}
-        changes |= {"placement": placement, "scaling": "strong", "n_samples": max(template.n_samples, batch)}
-        point = replace(template, world_size=WORLD_SIZE, global_batch_size=batch, **changes)  # type: ignore[arg-type]  # as the fields are
+    for size, point in settings.points(template):
         whole = expected(point, machine)
-        fits = machine.fits(point, "ddp") and machine.fits(point, "serial_global")
-        for scaling in settings.overhead_scalings:
-            shares = {p: expected(_at(point, p, scaling), machine).overhead for p in settings.world_sizes}
-            setting = (width, batch, cap, placement, scaling)
-            rows.append(dict(zip(SETTING, setting, strict=True)) | _described(whole) | _compared(whole, shares, fits))
+        at, fits = _overheads(machine, point), _fits(machine, point)
+        for scaling, order in settings.ways():
+            row = size | {"scaling": scaling, "order": order} | _described(whole)
+            rows.append(row | _compared(at, whole.efficiency, fits, scaling, order))
     return pd.DataFrame(rows)
 
 
@@ -109,23 +124,27 @@ def not_monotonic(values: np.ndarray) -> bool:
 def sensitivity(
     machine: MachineModel, template: PointSpec, settings: Settings, times: Sequence[float] = (0.5, 2.0)
 ) -> pd.DataFrame:
-    """How many settings are consistent if one constant of the machine is so many `times` what is assumed: first a row
-    with none changed, then one for each constant that the machine has and each of `times`."""
+    """How the region depends on each constant: first a row with none changed, then one for each constant that the
+    machine has and each of `times` what is assumed. Columns: those of `SENSITIVITY`."""
     changes = [("none", 1.0), *itertools.product(constants(machine), times)]
     rows = []
     for constant, time in changes:
-        found = region(_changed(machine, constant, time), template, settings)
         row = {"constant": constant, "assumed": constants(machine).get(constant, np.nan), "times": time}
-        rows.append(row | {"consistent": int(found["consistent"].sum()), "settings": len(found), "source": "predicted"})
+        rows.append(row | _counts(changed(machine, {constant: time} if constant != "none" else {}), template, settings))
     return pd.DataFrame(rows, columns=list(SENSITIVITY))
 
 
-def constants(machine: MachineModel) -> dict[str, float]:
-    """The constants that a machine model has, by name and in SI units: those that are neither absent nor infinite."""
-    found = {name: getattr(machine, name) for name in _CONSTANTS}
-    for tier, name in itertools.product(("inside", "between"), ("latency_s", "bytes_per_s")):
-        found[f"{tier} {name}"] = getattr(getattr(machine.network, tier), name)
-    return {name: value for name, value in found.items() if 0 < value < np.inf}
+def all_at_once(
+    machine: MachineModel, template: PointSpec, settings: Settings, draws: int, seed: int = 0
+) -> pd.DataFrame:
+    """How the region depends on all constants together: a row a draw, each constant times a number of its own
+    between half and two (log-uniform). Columns: the numbers, by constant, and the counts of `SENSITIVITY`."""
+    names, rng = list(constants(machine)), np.random.default_rng(seed)
+    rows = []
+    for _ in range(draws):
+        times = dict(zip(names, (2.0 ** rng.uniform(-1, 1, len(names))).tolist(), strict=True))
+        rows.append(times | _counts(changed(machine, times), template, settings))
+    return pd.DataFrame(rows)
 
 
 def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
@@ -144,7 +163,7 @@ def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
         return f"{head}none is consistent with the published numbers ({counts})."
     losses = region_of["largest_loss"].value_counts()
     share = region_of.loc[region_of["largest_loss"] == losses.index[0], "largest_share"].median()
-    ways = ", ".join(f"{way} {count}" for way, count in region_of["overhead_scaling"].value_counts().items())
+    ways = ", ".join(f"{scaling} scaling {order} {len(rows)}" for (scaling, order), rows in region_of.groupby(_WAY))
     return (
         f"{head}{len(region_of)} are in a region consistent with {EFFICIENCY.text} at {WORLD_SIZE} GPUs and overhead "
         f"that is {OVERHEAD.text} (overheads compared by {ways}): widths {_range(region_of['hidden_width'])}, global "
@@ -154,16 +173,68 @@ def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
     )
 
 
-def _compared(whole: Expected, overheads: dict[int, float], fits: bool) -> dict:
+def sentence_of_draws(found: pd.DataFrame) -> str:
+    """How often there is such a region where all constants are other than assumed, in words."""
+    some = found[found["consistent"] > 0]
+    both = int((found["both_agree"] > 0).sum())
+    text = (
+        f"With every constant drawn between half and twice of what is assumed, {both} of {len(found)} draws have "
+        "settings whose efficiency and overheads' range agree with the published ones, and "
+        f"{len(some)} have some where the overhead is not monotonic, too"
+    )
+    return text + (
+        f": {some['consistent'].median():.0f} of {some['settings'].iloc[0]} in the median." if len(some) else "."
+    )
+
+
+def _counts(machine: MachineModel, template: PointSpec, settings: Settings) -> dict[str, object]:
+    """How many settings agree, and in what; overheads are evaluated only where the efficiency agrees."""
+    counts = dict.fromkeys(("settings", "efficiency_agrees", "both_agree", "consistent"), 0)
+    for _, point in settings.points(template):
+        ways = list(settings.ways())
+        counts["settings"] += len(ways)
+        if not (_fits(machine, point) and _agrees(efficiency := expected(point, machine).efficiency)):
+            continue
+        counts["efficiency_agrees"] += len(ways)
+        at = _overheads(machine, point)
+        for scaling, order in ways:
+            found = _compared(at, efficiency, True, scaling, order)
+            counts["both_agree"] += bool(found["overhead_agrees"])
+            counts["consistent"] += bool(found["consistent"])
+    return counts | {"source": "predicted"}
+
+
+def _fits(machine: MachineModel, point: PointSpec) -> bool:
+    return machine.fits(point, "ddp") and machine.fits(point, "serial_global")
+
+
+def _agrees(efficiency: float) -> bool:
+    return EFFICIENCY.low - TOLERANCE <= efficiency <= EFFICIENCY.high + TOLERANCE  # type: ignore[operator]  # has both
+
+
+def _overheads(machine: MachineModel, point: PointSpec) -> Callable[[int, str, str], float]:
+    """The overhead of a size by world size, placement and scaling, each evaluated once."""
+
+    @cache
+    def overhead(world_size: int, placement: str, scaling: str) -> float:
+        batch = point.global_batch_size if scaling == "strong" else point.local_batch_size * world_size
+        changes = {"world_size": world_size, "placement": placement, "global_batch_size": batch, "scaling": scaling}
+        return expected(replace(point, **changes), machine).overhead  # type: ignore[arg-type]  # as the fields are
+
+    return overhead
+
+
+def _compared(
+    overhead: Callable[[int, str, str], float], efficiency: float, fits: bool, scaling: str, order: str
+) -> dict[str, object]:
     """Whether a setting's numbers agree with the published ones."""
-    values = np.array(list(overheads.values()))
-    low, high = EFFICIENCY.low - TOLERANCE, EFFICIENCY.high + TOLERANCE  # type: ignore[operator]  # both have numbers
+    values = np.array([overhead(*where, scaling) for where in ORDERS[order]])
     agrees = {
-        "efficiency_agrees": fits and low <= whole.efficiency <= high,
+        "efficiency_agrees": fits and _agrees(efficiency),
         "overhead_agrees": fits and bool((values >= OVERHEAD.low).all() and (values <= OVERHEAD.high).all()),
         "not_monotonic": fits and not_monotonic(values),
     }
-    text = ", ".join(f"{100 * value:.1f} at {p}" for p, value in overheads.items())
+    text = ", ".join(f"{100 * value:.1f} at {p} {laid}" for value, (p, laid) in zip(values, ORDERS[order], strict=True))
     row = {"overheads": text, "overhead_lowest": values.min(), "overhead_highest": values.max(), "fits": fits}
     return row | agrees | {"consistent": all(agrees.values()), "source": "predicted"}
 
@@ -173,22 +244,6 @@ def _described(whole: Expected) -> dict:
     lost = whole.efficiency < 1
     share = np.log(whole.factors[name]) / np.log(whole.efficiency) if lost else np.nan
     return {"efficiency": whole.efficiency, **whole.factors, "largest_loss": factor_name(name), "largest_share": share}
-
-
-def _at(point: PointSpec, world_size: int, scaling: str) -> PointSpec:
-    batch = point.global_batch_size if scaling == "strong" else point.local_batch_size * world_size
-    return replace(point, world_size=world_size, global_batch_size=batch, scaling=scaling)
-
-
-def _changed(machine: MachineModel, constant: str, times: float) -> MachineModel:
-    tier, _, name = constant.rpartition(" ")
-    if constant == "none":
-        return machine
-    if not tier:
-        return replace(machine, **{name: times * getattr(machine, name)})
-    link = getattr(machine.network, tier)
-    link = replace(link, **{name: times * getattr(link, name)})
-    return replace(machine, network=replace(machine.network, **{tier: link}))
 
 
 def _range(values: pd.Series) -> str:

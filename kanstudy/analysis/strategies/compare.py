@@ -8,17 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.machine_model.memory import peak_memory_bytes
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.machine_model.work import layer_bytes, n_parameters
-from kanstudy.analysis.strategies.messages import COLLECTIVES, Message, largest_share_bytes, step_messages
+from kanstudy.analysis.machine_model.work import layer_bytes, word_bytes
+from kanstudy.analysis.strategies.messages import COLLECTIVES, Message, step_messages, stepped_bytes
 from kanstudy.analysis.strategies.placement import Group, replica_groups, slowest_s, tensor_groups
 from kanstudy.analysis.strategies.strategy import Held, Strategy, held, obstacle, strategies
+from kanstudy.analysis.tables.layouts import Column
 from kanstudy.sizes import whole_number
 from kanstudy.spec import PointSpec
+
+STRATEGIES = {
+    "strategy": Column("strategy"),
+    "world_size": Column("ranks"),
+    "tensor_ranks": Column("of them hold a model together"),
+    "rank": Column("place", 1, 0),
+    "step_time_s": Column("step (ms)", 1e3, 3),
+    "compute_s": Column("computation (ms)", 1e3, 3),
+    "exposed_s": Column("exposed communication (ms)", 1e3, 3),
+    "parallel_efficiency": Column("parallel efficiency", digits=3),
+    **{f"{name}_bytes": Column(f"{name.replace('_', '-')} (MiB)", 1 / 2**20, 2) for name in COLLECTIVES},
+    "sent_bytes": Column("sent a rank (MiB)", 1 / 2**20, 2),
+    "memory_bytes": Column("memory a rank (MiB)", 1 / 2**20, 1),
+    "fits": Column("fits"),
+    "reason": Column("note"),
+    "source": Column("source"),
+}
+LIMITS = {
+    "strategy": Column("strategy"),
+    "fits_from": Column("fits from (ranks)", 1, 0),
+    "fits_up_to": Column("up to", 1, 0),
+    "reason": Column("note"),
+    "source": Column("source"),
+}
 
 
 def compare(point: PointSpec, machine: MachineModel, world_sizes: Sequence[int]) -> pd.DataFrame:
@@ -55,19 +82,21 @@ def fastest(comparison: pd.DataFrame) -> pd.DataFrame:
 
 
 def limits(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Of each strategy the largest world size up to which it fits throughout, the next one asked for, and why it stops
-    there; blanks where it never fits, or does not stop."""
+    """Of each strategy the smallest and the largest world size asked for at which it fits, blank where there is none,
+    and why not at the next smaller and larger one, nor at those between."""
     rows = []
     for strategy, found in fastest(comparison).groupby("strategy", sort=False):
-        found = found.sort_values("world_size")
-        stops = found[~found["fits"]]
-        before = found if stops.empty else found[found["world_size"] < stops["world_size"].iloc[0]]
+        found = found.sort_values("world_size", ignore_index=True)
+        fitting = found.index[found["fits"]]
+        near = found.iloc[max(0, fitting[0] - 1) : fitting[-1] + 2] if len(fitting) else found
+        near = near[(near["reason"] != "") & ~near["reason"].str.partition(":")[0].duplicated()]  # one of each kind
+        reasons = ("at " + near["world_size"].astype(str) + ", " + near["reason"]).tolist()
         rows.append(
             {
                 "strategy": strategy,
-                "fits_up_to": before["world_size"].max(),
-                "stops_at": np.nan if stops.empty else stops["world_size"].iloc[0],
-                "reason": "" if stops.empty else stops["reason"].iloc[0],
+                "fits_from": found["world_size"][fitting].min(),
+                "fits_up_to": found["world_size"][fitting].max(),
+                "reason": "; ".join(reasons),
                 "source": "predicted",
             }
         )
@@ -84,26 +113,27 @@ def _row(point: PointSpec, machine: MachineModel, strategy: Strategy, world_size
         "global_batch_size": batch,
         "source": "predicted",
         "machine": machine.name,
+        "network_basis": machine.network.basis,
+        "memory_limit_bytes": np.nan if machine.memory_bytes is None else machine.memory_bytes,
         "fits": False,
         "reason": obstacle(point, strategy, world_size, batch),
     }
     if row["reason"]:
         return row
     part = held(point, strategy, world_size, batch)
-    needed = memory_bytes(part, strategy, machine)
+    needed = memory_bytes(part, strategy)
     row |= {"memory_bytes": needed, **_sent(part, strategy), **_times(point, part, strategy, machine)}
     if machine.memory_bytes is not None and needed > machine.memory_bytes:
         return row | {"reason": f"memory: {needed / 2**30:.3g} of {machine.memory_bytes / 2**30:.3g} GiB"}
     return row | {"fits": True}
 
 
-def memory_bytes(part: Held, strategy: Strategy, machine: MachineModel) -> float:
-    """Bytes of the fullest rank in a step: the machine model's for what the rank holds, less the optimizer's state of
-    parameters that are others' (Rajbhandari et al. 2020, section 5)."""
-    arm = "ddp" if part.world_size > 1 else "concurrent"
-    whole = machine.peak_memory_bytes(part, arm)
-    state = whole - machine.peak_memory_bytes(replace(part, optimizer="sgd"), arm)  # which keeps none
-    return whole - state * (1 - largest_share_bytes(part, strategy) / sum(layer_bytes(part)))
+def memory_bytes(part: Held, strategy: Strategy) -> int:
+    """The most bytes that the rank with the largest slices holds in a step: the machine model's for what it trains, the
+    optimizer's state of its share alone (Rajbhandari et al. 2020, section 5), and a buffer for the largest message of
+    activations. How long a backend keeps further buffers is its own decision."""
+    whole = peak_memory_bytes(part, "ddp" if part.world_size > 1 else "concurrent", stepped_bytes(part, strategy))
+    return whole + max((one.message_bytes for one in step_messages(part, strategy).activations), default=0)
 
 
 def _sent(part: Held, strategy: Strategy) -> dict[str, float]:
@@ -122,30 +152,37 @@ def _times(point: PointSpec, part: Held, strategy: Strategy, machine: MachineMod
     placed = replace(point, world_size=ranks, global_batch_size=ranks, n_samples=ranks, injection="")
     slowness, crowding, layout = machine.slowness(ranks), machine.crowding(placed), machine.layout(placed)
     forward, backward, optimizer = (slowness.max() * crowding * phase for phase in machine.phases_s(part, rows))
-    others = 1 - largest_share_bytes(part, strategy) / sum(layer_bytes(part))
-    optimizer -= slowness.max() * crowding * others * machine.optimizer_s_per_parameter * n_parameters(part)
+    others = (sum(layer_bytes(part)) - sum(stepped_bytes(part, strategy))) / word_bytes(part)
+    optimizer -= slowness.max() * crowding * machine.optimizer_s_per_parameter * others
     if part.world_size > 1:  # DDP's own work
         own = machine.arm_phases_s(part, "ddp")[1] - machine.arm_phases_s(part, "concurrent")[1]
         backward += slowness.max() * own
 
     neighbours, replicas = (groups(layout, strategy.tensor_ranks) for groups in (tensor_groups, replica_groups))
 
-    def all_of(messages: tuple[Message, ...], groups: set[Group]) -> float:
+    def alone_s(messages: tuple[Message, ...], groups: set[Group]) -> float:
         return sum(slowest_s(groups, machine.network, one.collective, one.message_bytes) for one in messages)
 
+    def within_s(messages: tuple[Message, ...], groups: set[Group]) -> float:
+        """Of any that may be as large as a bucket: what a bucket's takes beyond its time by itself counts for it."""
+        own = (machine.bucket_s + machine.bucket_s_per_byte * one.message_bytes for one in messages)
+        return alone_s(messages, groups) + sum(own)
+
     sent = step_messages(part, strategy)
-    collective = sent.gradients[0].collective if sent.gradients else "allreduce"
-    outlasts = machine.outlasting_s(
-        part, np.array(backward), lambda size: slowest_s(replicas, machine.network, collective, size)
-    )
-    waited_for = all_of(sent.activations, neighbours) + all_of(sent.buffers + sent.parameters, replicas)
-    step = forward + backward + optimizer + waited_for + float(outlasts)
-    alone = sum(machine.phases_s(point, part.global_batch_size if point.scaling == "strong" else rows))
+    waited_for = within_s(sent.activations, neighbours) + within_s(sent.parameters, replicas)
+    waited_for += alone_s(sent.buffers, replicas)
+    outlasts = 0.0
+    if sent.gradients:
+        bucket_s = partial(slowest_s, replicas, machine.network, sent.gradients[0].collective)
+        outlasts = float(machine.outlasting_s(part, np.array(backward), bucket_s))
+    step = forward + backward + optimizer + waited_for + outlasts
+    # of one rank that trains all rows, or its own where the work grows with the ranks
+    alone, share = (part.global_batch_size, ranks) if point.scaling == "strong" else (point.local_batch_size, 1)
     return {
         "compute_s": forward + backward + optimizer,
-        "exposed_s": waited_for + float(outlasts),
-        "communication_s": waited_for + all_of(sent.gradients, replicas),
+        "exposed_s": waited_for + outlasts,
+        "communication_s": waited_for + within_s(sent.gradients, replicas),
         "step_time_s": step,
-        "parallel_efficiency": slowness.mean() * alone / step / (ranks if point.scaling == "strong" else 1),
+        "parallel_efficiency": slowness.mean() * sum(machine.phases_s(point, alone)) / step / share,
         "rows_per_s": part.global_batch_size / step,
     }

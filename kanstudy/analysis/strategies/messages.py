@@ -73,19 +73,19 @@ def step_messages(held: Held, strategy: Strategy) -> StepMessages:
     return StepMessages(_activations(held, strategy), tuple(buffers), tuple(gradients), tuple(parameters))
 
 
-def largest_share_bytes(held: Held, strategy: Strategy) -> int:
-    """Bytes of the parameters of which one rank, the one with most, keeps the optimizer's state.
+def stepped_bytes(held: Held, strategy: Strategy) -> list[int]:
+    """Bytes of each tensor, or slice of a bucket, that the optimizer steps on the rank where it steps most.
 
     Whole tensors go, the largest first, to the rank that has least so far, as in torch's `ZeroRedundancyOptimizer`.
     """
     if strategy.sharding == "slices":
-        return sum(_padded(held, size) // held.world_size for size in gradient_buckets(held))
+        return [_padded(held, size) // held.world_size for size in gradient_buckets(held)]
     if strategy.sharding == "none":
-        return sum(layer_bytes(held))
-    shares = [0] * held.world_size
+        return layer_bytes(held)
+    shares: list[list[int]] = [[] for _ in range(held.world_size)]
     for size in sorted(layer_bytes(held), reverse=True):
-        shares[shares.index(min(shares))] += size
-    return max(shares)
+        min(shares, key=sum).append(size)
+    return max(shares, key=sum)
 
 
 def _activations(held: Held, strategy: Strategy) -> tuple[Message, ...]:

@@ -35,7 +35,7 @@ class PreflightError(RuntimeError):
 def check(allocation: Allocation, profile: Profile, results: Path, folder: Path, environment: dict[str, str]) -> Report:
     """Let every rank look around; what all of them found, for provenance. `PreflightError` where something is wrong."""
     folder.mkdir(parents=True, exist_ok=True)
-    arguments = ("-m", "kanstudy.worker.preflight", str(folder), str(results), profile.device)
+    arguments = ("-m", "kanstudy.worker.preflight", str(folder), str(results), profile.device, *groups(profile))
     environment = environment | {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": nccl.SUBSYSTEMS}
     environment.pop("NCCL_DEBUG_FILE", None)  # its words are read from the step's output
     end = time.monotonic() + LIMIT_S
@@ -65,6 +65,17 @@ def check(allocation: Allocation, profile: Profile, results: Path, folder: Path,
     if problem is not None:
         raise PreflightError(f"before measuring: {problem} (log: {folder / 'step.log'})")
     return summary(reports, printed)
+
+
+def groups(profile: Profile) -> list[str]:
+    """The groups of which NCCL shall tell its choices, world size and placement as "4:spread"; none on CPUs."""
+    if profile.cluster is None or profile.device != "cuda":
+        return []
+    places: dict[tuple[int, int], str] = {}
+    for size in profile.world_sizes:
+        for placement in profile.cluster.placements:
+            places.setdefault((size, profile.cluster.hosts(size, placement)), f"{size}:{placement}")
+    return [group for (size, _), group in places.items() if size > 1]
 
 
 def read(folder: Path, ranks: int, printed: str) -> list[Report | None]:
@@ -121,6 +132,7 @@ def summary(reports: Sequence[Report | None], log: str) -> Report:
         "meeting_s": max(report["meeting_s"] for report in there),
         "nccl_networks": networks,
         "nccl_algorithms": nccl.algorithms(log),
+        "nccl_algorithms_of_groups": nccl.algorithms_of_groups(log),
         "nccl_lines": nccl.telling_lines(log),
         "flag": flag,
     }

@@ -67,10 +67,12 @@ class Between:
         return slice(start, start + self.widths(width)[self.rank])
 
     def gather(self, x: Tensor, width: int) -> Tensor:
-        return _Function.apply(x, lambda part: self._gathered(part, width), lambda whole: whole[:, self.own(width)])
+        own = self.own(width)
+        return _Function.apply(x, lambda part: self._gathered(part, width), lambda whole: whole[:, own].contiguous())
 
     def scatter(self, x: Tensor, width: int) -> Tensor:
-        return _Function.apply(x, lambda whole: whole[:, self.own(width)], lambda part: self._gathered(part, width))
+        own = self.own(width)
+        return _Function.apply(x, lambda whole: whole[:, own].contiguous(), lambda part: self._gathered(part, width))
 
     def reduce(self, x: Tensor) -> Tensor:
         return _Function.apply(x, self._reduced, lambda gradient: gradient)
@@ -122,7 +124,12 @@ def _slice_of(layer: KANLayer, split: str, between: Between) -> KANLayer:
     else:
         weight, knots = weight[..., between.own(layer.in_features)], knots[between.own(layer.in_features)]
     part = KANLayer(
-        len(knots), len(weight), layer.grid_size, layer.spline_order, operator="reference", dtype=weight.dtype
+        len(knots),
+        len(weight),
+        layer.grid_size,
+        layer.spline_order,
+        operator=layer.requested_operator,
+        dtype=weight.dtype,
     )
     with torch.no_grad():
         part.weight.copy_(weight.flatten(1))

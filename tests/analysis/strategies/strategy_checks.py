@@ -15,11 +15,13 @@ from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile
 
 from kanstudy.analysis.strategies.strategy import Strategy, strategies
 from kanstudy.model import build_model
 from kanstudy.model.kan import KAN
 from kanstudy.spec import PointSpec, point_from_dict
+from kanstudy.worker.instrument import most_held
 
 STEPS, LR = 3, 0.01
 Groups = dict[tuple[int, int], dist.ProcessGroup]
@@ -111,7 +113,8 @@ def main() -> None:
         point = point_from_dict(values)
         truth = alone(point)
         for strategy in strategies(dist.get_world_size()):
-            module, counter, state = together(point, strategy, groups)
+            with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+                module, counter, state = together(point, strategy, groups)
             whole = truth
             if strategy.tensor_ranks > 1:
                 group = groups[strategy.tensor_ranks, dist.get_rank() // strategy.tensor_ranks]
@@ -121,6 +124,7 @@ def main() -> None:
                     "messages": counter.messages,
                     "parameter_bytes": sum(parameter.nbytes for parameter in module.parameters()),
                     "state_bytes": state,
+                    "peak_bytes": most_held(profiler),
                     "difference": largest_difference(module, whole),
                     "moved": largest_difference(build_model(point), truth),
                 }

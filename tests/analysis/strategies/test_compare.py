@@ -10,6 +10,7 @@ from points import kan_point
 
 from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.work import activation_bytes_per_row
 from kanstudy.analysis.network.network import Link, Network, one_node
 from kanstudy.analysis.strategies.compare import compare, fastest, limits
 
@@ -24,6 +25,8 @@ MACHINE = MachineModel(
     contention=0.02,
     ddp_s=1e-4,
     ddp_s_per_byte=1e-11,
+    bucket_s=1e-5,
+    bucket_s_per_byte=1e-11,
     ranks_per_node=4,
     network=Network(inside=Link(latency_s=1e-5, bytes_per_s=1e10), between=Link(latency_s=3e-5, bytes_per_s=2e9)),
 )
@@ -67,10 +70,12 @@ def test_on_an_ideal_machine_only_what_is_done_twice_costs() -> None:
     efficiency = {name: rows["parallel_efficiency"].max() for name, rows in frame.groupby("strategy")}
     for name in ("data parallel", "ZeRO-1, slices", "ZeRO-1, whole tensors", "split by input (row)"):
         assert efficiency[name] == pytest.approx(1)
-    products, expansion = 6 * 9 * (2 * 64 * 256 + 256**2) / 1e11, 4 * 9 * (64 + 2 * 256) / 1e10
+    products, expansion = 6 * 9 * (2 * 64 * 256 + 256**2) / 1e11, activation_bytes_per_row(kan_point(**WIDE)) / 1e10
     truth = (products + expansion) / (products + 4 * expansion)
     assert efficiency["split by output (column)"] == pytest.approx(truth)
     assert truth < efficiency["split in pairs (column, row)"] < 1
+    weak = compare(kan_point(**WIDE, scaling="weak"), ideal, [4])
+    assert row(weak, "split by input (row)", 4)["parallel_efficiency"] == pytest.approx(1)
     without_elementwise = compare(kan_point(**WIDE), replace(ideal, activation_bytes_per_s=np.inf), [4])
     assert without_elementwise["parallel_efficiency"].to_numpy() == pytest.approx(1)
 
@@ -89,7 +94,7 @@ def test_messages_take_the_time_of_the_network() -> None:
 
 def test_a_sharded_optimizer_steps_and_keeps_its_share() -> None:
     machine = MachineModel(optimizer_s=1e-4, optimizer_s_per_parameter=1e-8)
-    point = kan_point(layer_widths=(8, 8, 8), global_batch_size=8)
+    point = kan_point(layer_widths=(8, 8, 8), global_batch_size=4096, n_samples=4096)  # most is held in backward
     frame = compare(point, machine, [4])
     data = row(frame, "data parallel", 4)
     weights = 9 * 64  # of each of the two layers
@@ -118,14 +123,28 @@ def test_ranks_go_by_the_step_among_those_that_fit() -> None:
 
 def test_where_each_stops_fitting() -> None:
     """Four outputs cannot be shared by more than four ranks, five inputs not by more than five, 24 rows not by 16."""
-    found = limits(compare(kan_point(), MACHINE, [1, 2, 4, 8, 16])).set_index("strategy")
-    assert found.loc["split by output (column)", ["fits_up_to", "stops_at"]].tolist() == [4, 8]
-    assert found.loc["split by output (column)", "reason"] == "fewer outputs than ranks: layer 3 has 4 for 8"
-    assert found.loc["split by input (row)", "reason"] == "fewer inputs than ranks: layer 1 has 5 for 8"
-    assert found.loc["data parallel", ["fits_up_to", "stops_at"]].tolist() == [8, 16]
-    assert "16 replicas" in found.loc["data parallel", "reason"]
-    assert np.isnan(found.loc["data x split by input (row)", "stops_at"])  # 8 replicas of 2 ranks, or 4 of 4
+    found = limits(compare(kan_point(), MACHINE, [1, 2, 4, 8, 16, 32])).set_index("strategy")
+    fits = found[["fits_from", "fits_up_to"]]
+    assert fits.loc["split by output (column)"].tolist() == [2, 4]
+    assert found.loc["split by output (column)", "reason"] == "at 8, fewer outputs than ranks: layer 3 has 4 for 8"
+    assert found.loc["split by input (row)", "reason"] == "at 8, fewer inputs than ranks: layer 1 has 5 for 8"
+    assert fits.loc["data parallel"].tolist() == [1, 8]
+    assert found.loc["data parallel", "reason"] == "at 16, 24 rows cannot be shared evenly by 16 replicas"
+    assert fits.loc["data x split by input (row)"].tolist() == [4, 32]  # as 8 replicas of 4 ranks
+    assert found.loc["data x split by input (row)", "reason"] == ""
     assert (found["source"] == "predicted").all()
+
+
+def test_more_ranks_may_fit_what_fewer_do_not() -> None:
+    """Data parallel on one rank has all rows; nothing fits at all in a byte."""
+    needed = compare(kan_point(**WIDE), MACHINE, [1])["memory_bytes"].iloc[0]
+    frame = compare(kan_point(**WIDE), replace(MACHINE, memory_bytes=0.99 * needed), [1, 2, 4])
+    data = limits(frame).set_index("strategy").loc["data parallel"]
+    assert (data["fits_from"], data["fits_up_to"]) == (2, 4)
+    assert data["reason"].startswith("at 1, memory: ")
+    nothing = limits(compare(kan_point(**WIDE), replace(MACHINE, memory_bytes=1.0), [1, 2]))
+    assert nothing[["fits_from", "fits_up_to"]].isna().all(axis=None)
+    assert (nothing["reason"] != "").all()
 
 
 def test_the_fastest_hybrid_speaks_for_all_of_its_kind() -> None:

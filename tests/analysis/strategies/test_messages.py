@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from points import kan_point
 
 from kanstudy.analysis.machine_model.work import layer_bytes
-from kanstudy.analysis.strategies.messages import StepMessages, largest_share_bytes, step_messages
+from kanstudy.analysis.strategies.compare import memory_bytes
+from kanstudy.analysis.strategies.messages import StepMessages, step_messages, stepped_bytes
 from kanstudy.analysis.strategies.strategy import Strategy, held, strategies
 from kanstudy.spec import PointSpec
 
 SCRIPT = str(Path(__file__).parent / "strategy_checks.py")
 POINTS = [
     kan_point(bucket_cap_mb=0.003),  # two buckets, widths that do not divide: rank 0 has the largest slices
+    kan_point(layer_widths=(16, 32, 32, 8), global_batch_size=1000, n_samples=1000),  # much memory
     kan_point(layer_widths=(8, 4, 4), grid_size=3, spline_order=2, sync_buffers=True, dtype="float32"),
 ]
 
@@ -46,7 +48,7 @@ def test_torch_is_handed_what_is_foretold(
     assert done.returncode == 0, done.stderr
     seen = [json.loads(output.with_suffix(f".{rank}.json").read_text()) for rank in range(ranks)]
     expected = [(point, strategy) for point in POINTS for strategy in strategies(ranks)]
-    assert len(expected) == len(seen[0]) == 2 * {2: 6, 4: 9}[ranks]
+    assert len(expected) == len(seen[0]) == 3 * {2: 6, 4: 9}[ranks]
     for (point, strategy), *of_ranks in zip(expected, *seen, strict=True):
         part = held(point, strategy, ranks, point.global_batch_size)
         foretold = Counter(sizes(step_messages(part, strategy).all))
@@ -57,7 +59,9 @@ def test_torch_is_handed_what_is_foretold(
         for found in of_ranks[: 1 if strategy.tensor_ranks > 1 and point == POINTS[0] else ranks]:
             assert Counter((collective, size) for collective, size in found["messages"]) == foretold, strategy
         assert max(found["parameter_bytes"] for found in of_ranks) == sum(layer_bytes(part))
-        assert max(found["state_bytes"] for found in of_ranks) == 2 * largest_share_bytes(part, strategy)  # Adam's two
+        if point == POINTS[1]:  # gloo keeps buffers until its threads are done with them
+            assert of_ranks[0]["peak_bytes"] == pytest.approx(memory_bytes(part, strategy), rel=0.25), strategy
+        assert max(found["state_bytes"] for found in of_ranks) == 2 * sum(stepped_bytes(part, strategy))  # Adam's two
 
 
 def test_by_hand() -> None:
@@ -111,8 +115,8 @@ def test_whole_tensors_go_to_the_rank_that_has_least() -> None:
     shares = {}
     for ranks in (2, 3, 4):
         part = held(point, Strategy(sharding="tensors"), ranks, 24)
-        shares[ranks] = largest_share_bytes(part, Strategy(sharding="tensors")) / 72
-    assert shares == {2: 35 + 24, 3: 42, 4: 42}  # beyond one tensor a rank nothing is saved
+        shares[ranks] = [size // 72 for size in stepped_bytes(part, Strategy(sharding="tensors"))]
+    assert shares == {2: [35, 24], 3: [42], 4: [42]}  # beyond one tensor a rank nothing is saved
 
 
 WIDTHS = st.lists(st.integers(8, 40), min_size=2, max_size=5).map(tuple)

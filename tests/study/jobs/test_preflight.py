@@ -12,6 +12,7 @@ import pytest
 from profiles_for_tests import STRONG, write
 from test_nccl import INFINIBAND, SOCKET
 
+from kanstudy.network_words import GROUP_MARK
 from kanstudy.study.jobs import preflight
 from kanstudy.study.jobs.allocation import Allocation
 from kanstudy.study.jobs.preflight import PreflightError, judge, summary
@@ -134,8 +135,23 @@ def test_a_slow_network_beside_infiniband_is_flagged():
     without = {f"rank{rank}": {"infiniband": []} for rank in range(4)}
     assert summary(reports(**without), SOCKET)["flag"] is None
     kept = summary(reports(), INFINIBAND)
-    assert (kept["nccl_networks"], kept["nccl_algorithms"]["4"], kept["master"]) == (["IB"], "tree ll", "10.0.0.1")
+    assert (kept["nccl_networks"], kept["nccl_algorithms"]["4"], kept["master"]) == (["IB"], "Tree LL", "10.0.0.1")
     assert [rank["node"] for rank in kept["ranks"]] == ["node1", "node1", "node2", "node2"]
+
+
+def test_choices_of_groups_are_kept_apart_from_those_of_all_ranks():
+    line = "0: x [0] NCCL INFO AllReduce: 26214400 Bytes -> Algo TREE proto SIMPLE channel{Lo..Hi}={0..1}\n"
+    kept = summary(reports(), f"{INFINIBAND}0: {GROUP_MARK} 2x1\n{line}")
+    assert kept["nccl_algorithms"]["26214400"] == "Ring Simple"
+    assert kept["nccl_algorithms_of_groups"] == {"2x1": {"26214400": "Tree Simple"}}
+
+
+def test_nccl_is_asked_about_every_group_that_is_measured(tmp_path):
+    cluster = CLUSTER.replace("nodes = 2", "nodes = 4") + 'placements = ["packed", "spread"]\n'
+    machine = '[machine]\ndevice = "{}"\nworld_sizes = [1, 2, 4, 8]\nthreads_per_rank = 2\n'
+    on_gpus = load_profile(write(tmp_path, STRONG, machine.format("cuda"), cluster))
+    assert preflight.groups(on_gpus) == ["2:packed", "2:spread", "4:packed", "4:spread", "8:packed"]
+    assert preflight.groups(load_profile(write(tmp_path, STRONG, machine.format("cpu"), cluster))) == []
 
 
 def step(code: str) -> list[str]:

@@ -190,6 +190,46 @@ def test_what_cannot_be_submitted_is_said(profile, tmp_path, monkeypatch, argume
     assert message in result.output
 
 
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        (["NCCL_ALGO"], "--env 'NCCL_ALGO': must be NAME=VALUE"),
+        (["NCCL_ALGO="], "must be NAME=VALUE"),
+        (["1A=x"], "--env: '1A': must be a variable's name"),
+        (["A=1\n2"], "--env A = '1\\n2': must be text of one line"),
+        (["A=1", "A=2"], "--env 'A=2': A must be given once"),
+        (["NCCL_ALGO=Rng"], "NCCL_ALGO = 'Rng': 'Rng' must be one of Tree, Ring"),
+        (["NCCL_PROTO=allreduce:^LL,LL129"], "'LL129' must be one of LL, LL128, Simple (did you mean 'LL128'?)"),
+    ],
+)
+def test_a_wrong_variable_is_named(profile, tmp_path, variables, message):
+    options = [word for variable in variables for word in ("--env", variable)]
+    arguments = ["submit", "--profile", str(profile.path), "--results-dir", str(tmp_path / "r"), *options]
+    result = CliRunner().invoke(cli.main, arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert not (tmp_path / "r").exists()
+
+
+def test_variables_without_a_folder_of_their_own_are_refused(profile):
+    result = CliRunner().invoke(cli.main, ["submit", "--profile", str(profile.path), "--env", "NCCL_ALGO=Ring"])
+    assert result.exit_code == 2
+    assert "--env NCCL_ALGO=Ring: needs --results-dir" in result.output
+
+
+def test_variables_reach_the_job_over_those_of_the_profile(tmp_path, stand_in):
+    table = CLUSTER + '[cluster.environment]\nNCCL_ALGO = "Tree"\nA = "1"\n'
+    own = load_profile(write(tmp_path, STRONG, MACHINE, table, study="rounds = 1"))
+    options = ["--env", "NCCL_ALGO=^Ring,tree", "--env", "B=x=y z"]
+    arguments = ["submit", "--profile", str(own.path), "--results-dir", str(tmp_path / "r"), *options]
+    result = CliRunner().invoke(cli.main, arguments)
+    assert result.exit_code == 0, result.output
+    (run,) = submission.read_jobs(tmp_path / "r")
+    assert submission.read(run).cluster.environment == {"A": "1", "B": "x=y z", "NCCL_ALGO": "^Ring,tree"}
+    code = f'. {shlex.quote(str(run / "setup.sh"))}; echo "$A|$B|$NCCL_ALGO"'
+    assert subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout == "1|x=y z|^Ring,tree\n"
+
+
 def test_without_slurm_nothing_is_left_that_looks_submitted(profile, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(slurm.SlurmError, match="sbatch: not found: submit on a login node"):

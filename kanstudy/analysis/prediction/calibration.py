@@ -1,0 +1,249 @@
+"""A calibration: constants of a machine fitted to the records of the experiment `calibration`, and how sure they are.
+
+Uncertainty has three parts, kept apart: the constants' own (`draws`: refits to resampled residuals, Efron & Tibshirani
+1993, section 9.4), what single settings deviate from the fit (`scatter`), and what a launch gives to all settings alike
+(`launch`, known from two launches on).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from kanstudy.analysis.machine_model.buckets import gradient_buckets
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.network.fit import MESSAGES, NetworkFit, fit_network
+from kanstudy.analysis.network.network import Network
+from kanstudy.analysis.nodes import layout
+from kanstudy.analysis.prediction import compute, fitting, memory
+from kanstudy.analysis.prediction.constants import Constants
+from kanstudy.analysis.prediction.domain import Domain, domain_of
+from kanstudy.analysis.prediction.fitting import Node, Observed
+from kanstudy.analysis.prediction.readings import TOGETHER, Reading, read, step_blocks
+from kanstudy.analysis.prediction.scatter import Scatter, Scatters, scatters_of
+from kanstudy.analysis.prediction.spread import RankSpread, StepSpread, ranks_of, spread_of
+from kanstudy.analysis.results import surroundings
+from kanstudy.analysis.statistics.blocks import blocks
+from kanstudy.record import Record
+
+DRAWS = 100
+"""Refits to resampled residuals."""
+LEAST_POINTS = 6
+"""Of one rank alone: one more than the constants of its step."""
+_STREAMS = {"gloo": 2, "nccl": 1}
+
+
+class CalibrationError(ValueError):
+    """Records that calibrate nothing; the message says what is missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedPoint:
+    """A point of one rank alone: its time a step as measured and as fitted, s."""
+
+    point_id: str
+    layer_widths: str
+    grid_size: int | None
+    rows: int
+    measured_s: float
+    fitted_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """A fitted machine, on which up to `node_ranks` ran at once: `constants`, the estimate, and `draws`, refits.
+
+    `ranks`, `steps`, `scatter` and `launch` are what is random, `domain` what is covered; `notes` say what was not
+    measured or not trusted.
+    """
+
+    profile: str
+    source: str
+    device_name: str
+    backend: str
+    threads_per_rank: int
+    node_ranks: int
+    launches: int
+    rounds: int
+    constants: Constants
+    draws: tuple[Constants, ...]
+    ranks: RankSpread
+    steps: StepSpread
+    scatter: Scatters
+    launch: Scatter
+    memory: memory.MemoryFit
+    domain: Domain
+    points: tuple[FittedPoint, ...]
+    point_ids: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def machine(self) -> MachineModel:
+        """The fitted machine, one node of it, without noise."""
+        return self.constants.on(base_machine(self.device_name, self.backend, self.node_ranks, self.ranks))
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row a point of one rank alone: layer_widths, grid_size, rows, measured_s, fitted_s, residual (of the
+        logarithm), point_id."""
+        frame = pd.DataFrame([vars(point) for point in self.points])
+        return frame.assign(residual=np.log(frame["measured_s"] / frame["fitted_s"]))
+
+
+def base_machine(name: str, backend: str, node_ranks: int, ranks: RankSpread) -> MachineModel:
+    """What is known of a machine before anything is fitted."""
+    algorithm = backend if backend in ("gloo", "nccl") else "ring"
+    return MachineModel(
+        name=name,
+        rank_slowness=ranks.slowness,
+        ranks_per_node=node_ranks,
+        streams=_STREAMS.get(backend, 1),
+        network=Network(algorithm=algorithm, name=name, basis="measured"),
+    )
+
+
+def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
+    """The calibration that records of one machine give.
+
+    Raises `CalibrationError` where they do not suffice, `NotCovered` where they are of several kinds of model.
+    """
+    usable = [record for record in records if record.status == "ok" and not record.oversubscribed]
+    _check_one_machine(usable)
+    alone = [read(record) for record in usable if record.world_size == 1 and "serial_global" in record.arms]
+    node = [read(record) for record in usable if "ddp_noop" in record.arms]
+    if len(alone) < LEAST_POINTS:
+        raise CalibrationError(
+            f"{len(alone)} complete points of one rank alone: a calibration needs at least {LEAST_POINTS}; measure:"
+            " kanstudy run --only calibration"
+        )
+    node_ranks = max((max(layout(reading.record)) for reading in node), default=1)
+    ranks = ranks_of([r.rank_logs for r in node if r.rank_logs is not None and r.point.placement == "packed"])
+    first = usable[0]
+    machine = base_machine(first.device_name or "unknown", first.backend, node_ranks, ranks)
+    links = fit_network(_messages(node), machine.network)
+    machine = replace(machine, network=links.network)
+    observed, setup = fitting.observe(alone, node, ranks), fitting.node_of(node, ranks, machine)
+    constants = fitting.estimate(observed, setup)
+    fitted = fitting.fitted(observed, setup, constants)
+    tiers = () if links.fit.refused else links.tiers
+    draws = _draws(observed, fitted, setup, constants, links, np.random.default_rng(seed))
+    block_sd = float(np.sqrt(np.mean([reading.block_sd**2 for reading in node]))) if node else 0.0
+    scatter, launch = scatters_of(alone, node, observed, fitted, setup.noop_s)
+    return Calibration(
+        profile=first.profile,
+        source=first.source,
+        device_name=machine.name,
+        backend=first.backend,
+        threads_per_rank=first.threads_per_rank,
+        node_ranks=node_ranks,
+        launches=len(alone[0].log_times),
+        rounds=min(reading.rounds for reading in [*alone, *node]),
+        constants=constants.with_links(links.network, tiers),
+        draws=draws,
+        ranks=ranks,
+        steps=spread_of(step_blocks([r.record for r in node], TOGETHER if node_ranks > 1 else ("ddp_noop",)), block_sd),
+        scatter=scatter,
+        launch=launch,
+        memory=memory.fit([reading.record for reading in [*alone, *node]], [r.point for r in [*alone, *node]]),
+        domain=domain_of([reading.point for reading in alone]),
+        points=tuple(
+            FittedPoint(
+                point_id=reading.record.point_id,
+                layer_widths="-".join(map(str, reading.point.layer_widths)),
+                grid_size=reading.point.grid_size,
+                rows=reading.point.global_batch_size,
+                measured_s=float(measured),
+                fitted_s=float(curve),
+            )
+            for reading, measured, curve in zip(alone, observed.steps.time_s, fitted.steps.time_s, strict=True)
+        ),
+        point_ids=tuple(reading.record.point_id for reading in [*alone, *node]),
+        notes=_notes(records, usable, node_ranks, links, setup),
+    )
+
+
+def _check_one_machine(records: Sequence[Record]) -> None:
+    for name in ("source", "device_name", "backend", "threads_per_rank"):
+        found = sorted({str(getattr(record, name)) for record in records})
+        if len(found) > 1:
+            raise CalibrationError(f"{name} of the calibration's records is {' and '.join(found)}: must be one")
+    if len({surroundings(record) for record in records}) > 1:
+        raise CalibrationError("the calibration's records are of other nodes or versions: measure them again as one")
+    if len({len({item.launch for item in arm.rounds}) for r in records for arm in r.arms.values()}) > 1:
+        raise CalibrationError("the calibration's points have unequal numbers of launches: complete them, the same way")
+
+
+def _messages(node: Sequence[Reading]) -> pd.DataFrame:
+    """Mean times of the all-reduces: a step's mean contains their mean, the stalls too, which a median hides."""
+    rows = [
+        (item.message_bytes, layout(reading.record), float(np.mean(item.times_s)), reading.record.point_id)
+        for reading in node
+        if reading.point.world_size > 1
+        for item in reading.record.allreduce
+        if item.times_s
+    ]
+    return pd.DataFrame(rows, columns=list(MESSAGES))
+
+
+def _draws(
+    observed: Observed, fitted: Observed, node: Node, constants: Constants, links: NetworkFit, rng: np.random.Generator
+) -> tuple[Constants, ...]:
+    """Refits to what the estimate gives with resampled residuals; links from their own fit."""
+    networks = [node.machine.network] * DRAWS if links.fit.refused else links.draws(DRAWS, int(rng.integers(2**31)))
+    tiers = () if links.fit.refused else links.tiers
+    place = compute.EXPONENTS.index(constants.launch_exponent)
+    near = compute.EXPONENTS[max(0, place - 1) : place + 2]
+    n = len(observed.steps.rows)
+    found = []
+    for network in networks:
+        log_residuals = np.log(observed.steps.time_s / fitted.steps.time_s)
+        time_s = fitted.steps.time_s * np.exp(_resampled(log_residuals, 5, rng))
+        which = rng.integers(n, size=n)
+        steps = replace(observed.steps, time_s=time_s, shares=_reshared(observed.steps.shares, which))
+        again = Observed(
+            steps=steps,
+            contention=fitted.contention + _resampled(observed.contention - fitted.contention, 1, rng),
+            ddp_s=fitted.ddp_s + node.noop_s * _resampled((observed.ddp_s - fitted.ddp_s) / node.noop_s, 2, rng),
+            exposed_s=fitted.exposed_s
+            + node.noop_s * _resampled((observed.exposed_s - fitted.exposed_s) / node.noop_s, 2, rng),
+        )
+        drawn = replace(node, machine=replace(node.machine, network=network))
+        found.append(fitting.estimate(again, drawn, near).with_links(network, tiers))
+    return tuple(found)
+
+
+def _resampled(residuals: np.ndarray, parameters: int, rng: np.random.Generator) -> np.ndarray:
+    """Residuals drawn with replacement, as wide as those of so many fitted parameters should be; NaN stays."""
+    known = residuals[np.isfinite(residuals)]
+    if not len(known):
+        return residuals
+    wider = np.sqrt(len(known) / max(1, len(known) - parameters))
+    drawn = wider * rng.choice(known - known.mean(), len(residuals))
+    return np.where(np.isfinite(residuals), drawn, np.nan)
+
+
+def _reshared(shares: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Phases' shares whose backward's part of forward and backward is another point's; the optimizer's stays."""
+    rest = shares[:, 0] + shares[:, 1]
+    backward = (shares[:, 1] / rest)[which]
+    return np.stack([rest * (1 - backward), rest * backward, shares[:, 2]], axis=1)
+
+
+def _notes(
+    records: Sequence[Record], usable: Sequence[Record], node_ranks: int, links: NetworkFit, node: Node
+) -> tuple[str, ...]:
+    notes = []
+    if left_out := len(records) - len(usable):
+        notes.append(f"{left_out} points are not complete or have more ranks than cores, and are not in it")
+    if untrusted := sum(not blocks(record).trusted for record in usable):
+        notes.append(f"{untrusted} of {len(usable)} points were disturbed in more than a fifth of their rounds")
+    if node_ranks == 1:
+        notes.append("one rank alone: contention is not known, and taken as none")
+    if node_ranks > 1 and links.fit.refused:
+        notes.append(f"the links were not fitted: {links.reason}")
+    if node_ranks > 1 and not any(len(gradient_buckets(point)) > 1 for point in node.points):
+        notes.append("no point has several gradient buckets: that backward slows down while they travel is not known")
+    return tuple(notes)

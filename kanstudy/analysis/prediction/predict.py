@@ -1,0 +1,253 @@
+"""From a calibration to more ranks: step time, efficiency, its factors, exposed communication, memory, with bands.
+
+The chain of times is that of the attribution (`kanstudy.analysis.attribution.chain`), so that the factors multiply to
+the efficiency exactly. Bands are 95 % ranges of draws from all that is uncertain: constants, settings beside the fit,
+the spread of ranks and steps, the launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from kanstudy.analysis.attribution.chain import FACTORS, links
+from kanstudy.analysis.machine_model import overlap
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.work import buffer_bytes, layer_bytes, rows
+from kanstudy.analysis.network.network import Network
+from kanstudy.analysis.prediction.calibration import Calibration
+from kanstudy.analysis.prediction.constants import Constants
+from kanstudy.analysis.prediction.scatter import Scatter
+from kanstudy.analysis.prediction.spread import Waits
+from kanstudy.analysis.statistics.intervals import LEVEL
+from kanstudy.spec import ARMS, PointSpec
+
+NEW_LAUNCH = "prediction interval for a new launch"
+ONE_LAUNCH = "prediction interval, from one launch"
+SCENARIO = "scenario range"
+_COUNT = 400
+_SHORTEST_BLOCK = 4
+_BANDED = ("step_time_s", "parallel_efficiency", "speedup", "throughput", "exposed_s", "overhead", *FACTORS)
+
+
+class PredictionError(ValueError):
+    """What cannot be predicted; the message says why and what would help."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Where the ranks will lie: `ranks_per_node` on each of `nodes` (None: as many as it takes), `network`, all its
+    links (None: the calibration's), `memory_bytes` of a rank (None: unknown)."""
+
+    ranks_per_node: int
+    nodes: int | None = None
+    network: Network | None = None
+    memory_bytes: float | None = None
+
+
+def predict(
+    calibration: Calibration,
+    points: Iterable[PointSpec],
+    site: Site | None = None,
+    conformal: float = 1.0,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """A row a point: what it is, then `_BANDED` with `_low` and `_high`, memory_bytes, fits, interval, source.
+
+    Without a `site` the ranks lie as the calibration's. `conformal` widens the bands, by the logarithm's distance from
+    the value; it comes from held-out settings.
+    Columns of factors are NaN where they do not apply (batch in weak scaling). Raises `NotCovered`, `TooFewSteps` or
+    `PredictionError` where the calibration does not carry a point.
+    """
+    site = site or Site(ranks_per_node=calibration.node_ranks)
+    return pd.DataFrame([_row(calibration, point, site, conformal, seed) for point in points])
+
+
+def check(calibration: Calibration, point: PointSpec, site: Site) -> None:
+    """Raise `NotCovered`, `TooFewSteps` or `PredictionError` where the calibration does not carry the point."""
+    calibration.domain.check(point, needs_global_batch=point.scaling == "strong" and point.world_size > 1)
+    base = _machine_of(calibration, site)
+    _check_site(calibration, base, base.layout(point), site)
+    calibration.steps.check(point.world_size)
+
+
+def machines(calibration: Calibration, site: Site) -> list[MachineModel]:
+    """The site's machine without noise: as estimated first, then refit by refit."""
+    base = _machine_of(calibration, site)
+    return [_on(constants, base, calibration) for constants in (calibration.constants, *calibration.draws)]
+
+
+def _row(calibration: Calibration, point: PointSpec, site: Site, conformal: float, seed: int) -> dict[str, object]:
+    check(calibration, point, site)
+    point, base = replace(point, arms=ARMS), _machine_of(calibration, site)
+    layout = base.layout(point)
+    central = _chain(calibration, point, base, None)
+    drawn = _chain(calibration, point, base, np.random.default_rng(seed))
+    row: dict[str, object] = {
+        "scaling": point.scaling,
+        "model": point.model,
+        "layer_widths": "-".join(map(str, point.layer_widths)),
+        "grid_size": point.grid_size,
+        "bucket_cap_mb": point.bucket_cap_mb,
+        "placement": point.placement,
+        "nodes": len(layout),
+        "world_size": point.world_size,
+        "local_batch_size": point.local_batch_size,
+        "global_batch_size": point.global_batch_size,
+    }
+    values, draws = _quantities(point, central), _quantities(point, drawn)
+    for name in _BANDED:
+        row |= _band(name, float(values[name][0]), draws[name], conformal)
+    memory = calibration.memory.peak_bytes(point)
+    within = point.world_size <= calibration.node_ranks
+    known = ONE_LAUNCH if calibration.launches == 1 and conformal == 1.0 else NEW_LAUNCH
+    return row | {
+        "memory_bytes": memory,
+        "fits": None if site.memory_bytes is None else memory <= site.memory_bytes,
+        "interval": known if within else SCENARIO,
+        "network": f"{base.network.name} ({base.network.basis})",
+        "device_name": calibration.device_name,
+        "source": "predicted",
+    }
+
+
+def _machine_of(calibration: Calibration, site: Site) -> MachineModel:
+    """The machine before the constants: where the ranks lie and what is between them."""
+    own = calibration.machine
+    return replace(own, ranks_per_node=site.ranks_per_node, nodes=site.nodes, network=site.network or own.network)
+
+
+def _check_site(calibration: Calibration, machine: MachineModel, layout: Sequence[int], site: Site) -> None:
+    # of one rank alone nothing is known of neighbours, which the calibration's notes say
+    if max(layout) > calibration.node_ranks > 1:
+        raise PredictionError(
+            f"{max(layout)} ranks on a node: {calibration.node_ranks} at once are calibrated, and contention is not"
+            f" predicted beyond; measure the calibration with {max(layout)} ranks a node"
+        )
+    if site.network is not None:
+        return
+    p = sum(layout)
+    if len(layout) > 1 and calibration.constants.between_latency_s is None:
+        raise PredictionError(
+            f"world size {p} is on {len(layout)} nodes, and no network between nodes is calibrated: state one, or"
+            ' calibrate on two nodes with placements = ["packed", "spread"] in [cluster]'
+        )
+    if max(layout) > 1 and calibration.constants.inside_latency_s is None:
+        why = "; ".join(calibration.notes) or "no all-reduce was measured"
+        raise PredictionError(f"world size {p}: the links inside a node are not calibrated ({why})")
+
+
+def _chain(
+    calibration: Calibration, point: PointSpec, base: MachineModel, rng: np.random.Generator | None
+) -> dict[str, np.ndarray]:
+    """The columns of the chain, s a step (draws,); without `rng` the one without all scatter."""
+    constants = [calibration.constants] if rng is None else list(calibration.draws)
+    machines = [_on(found, base, calibration) for found in constants]
+    count = 1 if rng is None else _COUNT
+    which = np.arange(count) % len(machines)
+
+    def of(values: Sequence[float] | Sequence[tuple[float, float, float]]) -> np.ndarray:
+        return np.array(values)[which]
+
+    def scattered(part: Scatter) -> np.ndarray:
+        return np.zeros(count) if rng is None else part.draws(count, rng)
+
+    alone = of([sum(machine.phases_s(point, point.global_batch_size)) for machine in machines])
+    phases = of([machine.phases_s(point, point.local_batch_size) for machine in machines])
+    crowding = of([machine.crowding(point) for machine in machines])
+    own_s = of([machine.ddp_s + machine.ddp_s_per_byte * sum(layer_bytes(point)) for machine in machines])
+    parts = calibration.scatter
+    local = np.exp(scattered(parts.compute))
+    same_rows = point.world_size == 1 or point.scaling == "weak"
+    baseline = local if same_rows else np.exp(scattered(parts.compute))
+    if max(machines[0].layout(point)) > 1:
+        crowding = crowding * np.exp(scattered(parts.contention))
+    alone_s, local_s = alone * baseline, phases.sum(axis=1) * local
+    together_s = crowding * local_s
+    noop_s = (together_s + own_s) * np.exp(scattered(parts.ddp))
+    waits = _waits(calibration, point, float(np.median(noop_s)), rng)
+    backward_s = (crowding * phases[:, 1] * local + own_s) * waits.every
+    exposed_s = _exposed_s(point, machines, which, backward_s) * np.exp(scattered(parts.exposed))
+    arm = {name: np.exp(scattered(parts.arm)) for name in ARMS}
+    columns = {
+        "serial_global": waits.mean * alone_s * arm["serial_global"],
+        "serial_local_mean": waits.mean * local_s * arm["serial_local"],
+        "serial_local": waits.alone * local_s * arm["serial_local"],
+        "concurrent": waits.block * together_s * arm["concurrent"],
+        "ddp_noop": waits.block * noop_s * arm["ddp_noop"],
+        "ddp_noop_every_step": waits.every * noop_s * arm["ddp_noop"],
+        "ddp": (waits.every * noop_s + exposed_s) * arm["ddp"],
+    }
+    launch = np.exp(scattered(calibration.launch))
+    return {name: launch * times for name, times in columns.items()}
+
+
+def _on(constants: Constants, base: MachineModel, calibration: Calibration) -> MachineModel:
+    """The machine with these constants, but for links that the site states."""
+    machine = constants.on(base)
+    own = calibration.machine.network
+    return machine if base.network == own else replace(machine, network=base.network)
+
+
+def _waits(calibration: Calibration, point: PointSpec, step_s: float, rng: np.random.Generator | None) -> Waits:
+    """How ranks wait for each other, over the time of the nominal device; without `rng` as is to be expected."""
+    p, steps = point.world_size, max(_SHORTEST_BLOCK, round(point.block_s / step_s))
+    if rng is None:
+        fixed = np.random.default_rng(0)
+        return calibration.steps.waits(calibration.ranks.draws(p, 60, fixed, is_certain=True), steps, fixed).expected
+    slowness = calibration.ranks.draws(p, min(_COUNT, max(40, 40_000 // p)), rng)
+    return calibration.steps.waits(slowness, steps, rng).repeated(_COUNT)
+
+
+def _exposed_s(
+    point: PointSpec, machines: Sequence[MachineModel], which: np.ndarray, backward_s: np.ndarray
+) -> np.ndarray:
+    """What communication outlasts backward, s (draws,)."""
+    layout = machines[0].layout(point)
+    times = [
+        machine.bucket_times_s(point, lambda size, machine=machine: machine.network.allreduce_s(size, layout))  # type: ignore[misc]
+        for machine in machines
+    ]
+    delays, transfers = (np.array(part)[which] for part in zip(*times, strict=True))
+    slowdown = np.array([[machine.overlap_slowdown] for machine in machines])[which]
+    exposed = overlap.exposed_s(
+        backward_s, machines[0].ready_shares(point), delays, transfers, machines[0].streams, slowdown
+    )
+    if not point.sync_buffers:
+        return exposed
+    broadcast = [machine.network.broadcast_s(buffer_bytes(point), layout) for machine in machines]
+    return exposed + np.array(broadcast)[which]
+
+
+def _quantities(point: PointSpec, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """`_BANDED` of the columns, each (draws,)."""
+    ddp_s, scale = columns["ddp"], 1 / point.world_size if point.scaling == "strong" else 1.0
+    pairs = links(point)
+    factors = {name: columns[before] / columns[after] for name, (before, after) in pairs.items()}
+    if "batch" in factors:
+        factors["batch"] = scale * factors["batch"]
+    baseline, _ = next(iter(pairs.values()))
+    efficiency = scale * columns[baseline] / ddp_s
+    return {name: factors.get(name, np.full_like(ddp_s, np.nan)) for name in FACTORS} | {
+        "step_time_s": ddp_s,
+        "parallel_efficiency": efficiency,
+        "speedup": efficiency * point.world_size,
+        "throughput": rows(point, "ddp") * point.world_size / ddp_s,
+        "exposed_s": ddp_s - columns["ddp_noop_every_step"],
+        "overhead": 1 - columns["ddp_noop"] / ddp_s,
+    }
+
+
+def _band(name: str, value: float, draws: np.ndarray, conformal: float) -> dict[str, float]:
+    """The value with the range of its draws, which are spread about their own median."""
+    if np.isnan(value):
+        return {name: np.nan, f"{name}_low": np.nan, f"{name}_high": np.nan}
+    low, middle, high = np.quantile(draws, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
+    if name in ("exposed_s", "overhead"):  # differences, which may be negative
+        ends = [value + conformal * (end - middle) for end in (low, high)]
+    else:
+        ends = [value * float(np.exp(conformal * np.log(end / middle))) for end in (low, high)]
+    return {name: value, f"{name}_low": ends[0], f"{name}_high": ends[1]}

@@ -1,0 +1,96 @@
+"""A simulated machine, and what a calibration of one of its nodes measures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from fabricate import make_point
+
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.noise import Noise
+from kanstudy.analysis.network.network import Link, Network
+from kanstudy.analysis.prediction.calibration import Calibration, calibrate
+from kanstudy.analysis.simulation.simulate import simulate
+from kanstudy.record import Record
+from kanstudy.spec import ARMS, PointSpec
+
+LINK = Link(latency_s=1e-4, bytes_per_s=2e9)
+NETWORK = Network(inside=LINK, between=LINK, algorithm="gloo")
+MACHINE = MachineModel(
+    name="simulated",
+    flops_per_s=5e10,
+    activation_bytes_per_s=2e9,
+    launch_s=4e-4,
+    optimizer_s=1e-4,
+    optimizer_s_per_parameter=2e-9,
+    backward_share=0.6,
+    contention=0.05,
+    ddp_s=1e-4,
+    ddp_s_per_byte=2e-10,
+    bucket_s=3e-4,
+    bucket_s_per_byte=5e-10,
+    streams=2,
+    overlap_slowdown=0.4,
+    ranks_per_node=2,
+    network=NETWORK,
+)
+NOISE = Noise(step_sd=0.05, slow_step_sd=0.03, block_sd=0.01, launch_sd=0.015)
+TIMING = {"block_s": 0.1, "warmup_s": 0.0, "phase_steps": 3}
+
+
+def calibration_points(node_ranks: int = 2) -> list[PointSpec]:
+    """One rank alone over three widths, two grids and five batches; the ranks of a node at once."""
+    widths = [(32, width, width, 1) for width in (16, 64, 128)]
+    common = {"experiment": "calibration", **TIMING}
+    points = [
+        make_point(
+            world_size=1,
+            global_batch_size=rows,
+            layer_widths=wide,
+            grid_size=grid,
+            arms=("serial_global",),
+            **common,
+        )
+        for wide in widths
+        for grid in (5, 15)
+        for rows in (4, 32, 256, 1024, 4096)
+    ]
+    for wide in widths:
+        for rows in (32, 512):
+            for cap in (25.0, 0.05) if wide is widths[-1] else (25.0,):
+                first = (wide, rows) == (widths[0], 32)
+                points.append(
+                    make_point(
+                        scaling="weak",
+                        world_size=node_ranks,
+                        global_batch_size=rows * node_ranks,
+                        layer_widths=wide,
+                        bucket_cap_mb=cap,
+                        allreduce_bytes=(1024, 16384, 131072, 1048576, 4194304) if first else (),
+                        **common,
+                    )
+                )
+    return points
+
+
+def records(machine: MachineModel = MACHINE, node_ranks: int = 2, **changes) -> list[Record]:
+    """What the calibration measures on a machine; a simulated record does not know its backend."""
+    drawn = simulate(calibration_points(node_ranks), machine, **({"rounds": 6} | changes))
+    for record in drawn:
+        record.backend = "gloo"
+    return drawn
+
+
+@cache
+def exact() -> Calibration:
+    """Of the machine without noise."""
+    return calibrate(records())
+
+
+def strong_point(world_size: int, **changes) -> PointSpec:
+    return make_point(world_size=world_size, arms=ARMS, **({"block_s": 0.3, "warmup_s": 0.0} | changes))
+
+
+def noisy(seed: int, **changes) -> MachineModel:
+    return replace(MACHINE, noise=replace(NOISE, **changes), name=f"simulated {seed}")

@@ -1,0 +1,116 @@
+"""Records drawn from a known machine give its constants back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from calibrated import MACHINE, NETWORK, exact, noisy, records
+
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.network.network import Link
+from kanstudy.analysis.prediction.calibration import CalibrationError, calibrate
+
+CONSTANTS = {
+    "launch_s": 4e-4,
+    "s_per_flop": 2e-11,
+    "s_per_activation_byte": 5e-10,
+    "optimizer_s": 1e-4,
+    "optimizer_s_per_parameter": 2e-9,
+    "backward_share": 0.6,
+    "contention": 0.05,
+    "ddp_s": 1e-4,
+    "ddp_s_per_byte": 2e-10,
+    "bucket_s": 3e-4,
+    "bucket_s_per_byte": 5e-10,
+    "inside_latency_s": 1e-4,
+    "inside_s_per_byte": 5e-10,
+}
+
+
+def test_without_noise_every_constant_is_found() -> None:
+    found = exact()
+    assert {name: getattr(found.constants, name) for name in CONSTANTS} == pytest.approx(CONSTANTS, rel=2e-3)
+    assert found.constants.overlap_slowdown == pytest.approx(0.4, rel=0.06)  # the step between those that are tried
+    assert found.constants.between_latency_s is None
+    assert (found.node_ranks, found.launches, found.notes) == (2, 1, ())
+    assert found.table["residual"].abs().max() < 1e-3
+    assert found.memory.rows_scale == pytest.approx(1.0)
+
+
+def test_with_noise_the_constants_lie_in_the_range_of_their_draws() -> None:
+    inside = dict.fromkeys(CONSTANTS, 0)
+    seeds = range(6)
+    for seed in seeds:
+        found = calibrate(records(noisy(seed), seed=seed))
+        for name, true in CONSTANTS.items():
+            low, high = np.quantile([getattr(draw, name) for draw in found.draws], [0.025, 0.975])
+            inside[name] += bool(low * (1 - 1e-9) <= true <= high * (1 + 1e-9))
+    # of 78 binomial trials at 95 %: fewer than 65 has a probability below 0.1 %
+    assert sum(inside.values()) >= 65, inside
+
+
+def test_slow_ranks_do_not_make_the_nominal_device_slow() -> None:
+    slow = replace(MACHINE, rank_slowness=(1.2, 0.8))
+    found = calibrate(records(slow))
+    assert found.ranks.slowness == pytest.approx((1.2, 0.8), rel=0.02)
+    assert found.constants.s_per_flop == pytest.approx(2e-11, rel=0.02)
+    assert found.constants.contention == pytest.approx(0.05, rel=0.05)
+
+
+def test_launches_that_differ_as_a_whole_are_seen_only_in_several() -> None:
+    one = calibrate(records(noisy(0), seed=1))
+    assert one.launch.freedom == 0
+    several = records(noisy(0), seed=1, launches=3)
+    for record in several:  # each start of all ranks is 10 % slower than the one before
+        for arm in record.arms.values():
+            for item in arm.rounds:
+                item.rank_step_times_s = [[t * 1.1**item.launch for t in ts] for ts in item.rank_step_times_s]
+    found = calibrate(several)
+    assert found.launches == 3
+    assert found.launch.sd == pytest.approx(np.log(1.1) * np.sqrt(4 / 3), rel=0.2)
+
+
+def test_two_nodes_calibrate_the_link_between_them() -> None:
+    from calibrated import calibration_points
+
+    from kanstudy.analysis.simulation.simulate import simulate
+
+    far = replace(MACHINE, network=replace(NETWORK, between=Link(latency_s=5e-4, bytes_per_s=1e9)))
+    points = calibration_points()
+    spread = [replace(point, placement="spread") for point in points if point.world_size == 2]
+    drawn = simulate([*points, *spread], far, rounds=6)
+    for record in drawn:
+        record.backend = "gloo"
+    found = calibrate(drawn)
+    assert found.constants.between_latency_s == pytest.approx(5e-4, rel=1e-3)
+    assert found.constants.between_s_per_byte == pytest.approx(1e-9, rel=1e-3)
+    assert found.constants.inside_latency_s == pytest.approx(1e-4, rel=1e-3)
+    assert found.node_ranks == 2
+
+
+def test_one_rank_alone_says_what_it_does_not_know() -> None:
+    drawn = records(replace(MACHINE, ranks_per_node=1), node_ranks=1)
+    found = calibrate([record for record in drawn if not record.allreduce])
+    assert found.node_ranks == 1
+    assert "contention is not known" in found.notes[0]
+    assert found.constants.ddp_s == pytest.approx(1e-4, rel=1e-3)
+
+
+def test_what_does_not_suffice_or_does_not_belong_together_is_refused() -> None:
+    drawn = records()
+    with pytest.raises(CalibrationError, match=r"5 complete points of one rank alone: .* at least 6"):
+        calibrate(drawn[:5])
+    other = records()[:1]
+    other[0].device_name = "another"
+    with pytest.raises(CalibrationError, match="device_name of the calibration's records is another and simulated"):
+        calibrate([*drawn, *other])
+
+
+def test_failed_points_are_left_out_and_named() -> None:
+    drawn = records(MachineModel(**{**vars(MACHINE), "memory_bytes": 2e8}))
+    assert any(record.status == "oom" for record in drawn)
+    found = calibrate(drawn)
+    assert "points are not complete" in found.notes[0]
+    assert found.constants.s_per_flop == pytest.approx(2e-11, rel=0.01)

@@ -1,0 +1,96 @@
+"""Predictions are the machine's own times where nothing is random, and cover what happens where something is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from calibrated import MACHINE, NETWORK, exact, noisy, records, strong_point
+
+from kanstudy.analysis.attribution.chain import FACTORS
+from kanstudy.analysis.attribution.decomposition import efficiency
+from kanstudy.analysis.machine_model.expected import expected
+from kanstudy.analysis.machine_model.model import spread_ranks
+from kanstudy.analysis.prediction.calibration import calibrate
+from kanstudy.analysis.prediction.domain import NotCovered
+from kanstudy.analysis.prediction.predict import ONE_LAUNCH, SCENARIO, PredictionError, Site, predict
+from kanstudy.analysis.prediction.readings import read
+from kanstudy.analysis.prediction.spread import TooFewSteps
+from kanstudy.analysis.simulation.simulate import simulate
+
+NODES = Site(ranks_per_node=2, network=NETWORK)
+
+
+@pytest.mark.parametrize("p", [1, 2, 8, 64])
+@pytest.mark.parametrize("scaling", ["strong", "weak"])
+def test_without_noise_it_is_the_machines_own_chain(p: int, scaling: str) -> None:
+    batch = 2048 if scaling == "strong" else 512 * p
+    point = strong_point(p, scaling=scaling, global_batch_size=batch, n_samples=10**6)
+    found = predict(exact(), [point], NODES).iloc[0]
+    true = expected(point, MACHINE)
+    assert found["step_time_s"] == pytest.approx(true.step_time_s, rel=3e-3)
+    assert found["parallel_efficiency"] == pytest.approx(true.efficiency, rel=3e-3)
+    for name, value in true.factors.items():
+        assert found[name] == pytest.approx(value, rel=5e-3)
+    assert found["source"] == "predicted"
+
+
+@pytest.mark.parametrize("p", [2, 16])
+def test_factors_multiply_to_the_efficiency_and_lie_in_their_bands(p: int) -> None:
+    calibration = calibrate(records(noisy(0), seed=3))
+    row = predict(calibration, [strong_point(p)], NODES).iloc[0]
+    assert np.prod([row[name] for name in FACTORS]) == pytest.approx(row["parallel_efficiency"], rel=1e-12)
+    for name in ("step_time_s", "parallel_efficiency", "exposed_s", *FACTORS):
+        assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"]
+    assert row["speedup"] == pytest.approx(p * row["parallel_efficiency"])
+    assert row["interval"] == (ONE_LAUNCH if p == 2 else SCENARIO)
+
+
+def test_held_out_settings_widen_the_bands() -> None:
+    calibration = calibrate(records(noisy(0), seed=3))
+    narrow, wide = (predict(calibration, [strong_point(2)], NODES, conformal=c).iloc[0] for c in (1.0, 2.0))
+    assert narrow["step_time_s"] == wide["step_time_s"]
+    reach = [np.log(row["step_time_s_high"] / row["step_time_s"]) for row in (narrow, wide)]
+    assert reach[1] == pytest.approx(2 * reach[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("launches", "rank_sd", "node_ranks"), [(1, 0.0, 2), (3, 0.02, 4)])
+def test_bands_cover_new_launches_at_the_promised_rate(launches: int, rank_sd: float, node_ranks: int) -> None:
+    """Of a machine calibrated on one node, launches at one, four and 32 nodes."""
+    covered: dict[int, list[bool]] = {2: [], 8: [], 64: []}
+    trials = 30
+    for seed in range(trials):
+        machine = replace(noisy(seed), rank_slowness=spread_ranks(64, rank_sd, seed), ranks_per_node=node_ranks)
+        calibration = calibrate(records(machine, node_ranks, seed=seed, launches=launches))
+        for p, hits in covered.items():
+            row = predict(calibration, [strong_point(p)], Site(ranks_per_node=node_ranks, network=NETWORK)).iloc[0]
+            new = simulate([strong_point(p)], machine, rounds=6, seed=1000 + seed)[0]
+            found = {"step_time_s": read(new).time_s("ddp"), "parallel_efficiency": efficiency(new).value.value}
+            hits += [row[f"{name}_low"] <= value <= row[f"{name}_high"] for name, value in found.items()]
+    for p, hits in covered.items():
+        # both quantities of a launch go together: as 30 trials, of which 25 or fewer has a probability of 0.3 %
+        assert sum(hits) >= 2 * 26, (p, sum(hits))
+
+
+def test_what_the_calibration_does_not_carry_is_refused() -> None:
+    with pytest.raises(NotCovered, match="local_batch_size = 2"):
+        predict(exact(), [strong_point(1024)], NODES)
+    weak = strong_point(8192, scaling="weak", global_batch_size=8192 * 32, n_samples=10**6)
+    with pytest.raises(TooFewSteps, match="world size 8192"):
+        predict(exact(), [weak], NODES)
+    with pytest.raises(PredictionError, match="no network between nodes is calibrated"):
+        predict(exact(), [strong_point(8)])
+    with pytest.raises(PredictionError, match="4 ranks on a node: 2 at once are calibrated"):
+        predict(exact(), [strong_point(8)], Site(ranks_per_node=4, network=NETWORK))
+
+
+def test_memory_is_told_and_compared() -> None:
+    point = strong_point(2)
+    need = MACHINE.peak_memory_bytes(point, "ddp")
+    for memory, fits in ((2.0 * need, True), (0.5 * need, False)):
+        row = predict(exact(), [point], Site(ranks_per_node=2, network=NETWORK, memory_bytes=memory)).iloc[0]
+        assert row["memory_bytes"] == pytest.approx(need, rel=1e-6)
+        assert bool(row["fits"]) is fits
+    assert predict(exact(), [point]).iloc[0]["fits"] is None
