@@ -22,6 +22,7 @@ from kanstudy.commands.bench_nccl import nccl
 from kanstudy.commands.collect import collect
 from kanstudy.commands.errors import BadInput
 from kanstudy.commands.report import report
+from kanstudy.commands.simulate import simulate
 from kanstudy.commands.submit import submit
 from kanstudy.study.batch import INTRODUCTION, NOTEBOOKS
 
@@ -67,6 +68,7 @@ main.add_command(bench)
 bench.add_command(attribution)
 bench.add_command(nccl)
 main.add_command(report)
+main.add_command(simulate)
 main.add_command(submit)
 main.add_command(collect)
 
