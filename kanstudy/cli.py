@@ -24,7 +24,8 @@ from kanstudy.commands.errors import BadInput
 from kanstudy.commands.report import report
 from kanstudy.commands.simulate import simulate
 from kanstudy.commands.submit import submit
-from kanstudy.study.batch import INTRODUCTION, NOTEBOOKS
+from kanstudy.study.batch import INTRODUCTION
+from kanstudy.study.series import NOTEBOOKS
 
 if TYPE_CHECKING:
     from kanstudy.study.experiments import ExperimentPlan

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from kanstudy import cli
 from kanstudy.study import profile as profiles
+from kanstudy.study.series import NOTEBOOKS
 
 PROFILE = """
 [study]
@@ -65,13 +66,6 @@ for point in todo.points:
     write_record(record, results_dir)
 print("measured", EXPERIMENT, rounds, launches, max_minutes, flush=True)
 """
-NAMES = {
-    "strong_scaling": "01_strong_scaling",
-    "weak_scaling": "02_weak_scaling",
-    "communication_overhead": "03_communication_overhead",
-    "model_size_scaling": "04_model_size_scaling",
-    "operator_scaling": "05_operator_speed",
-}
 
 
 @pytest.fixture
@@ -79,7 +73,7 @@ def project(tmp_path, monkeypatch, make_notebook):
     """A folder like a checkout: a profile of two experiments, and notebooks that write the records of their plan."""
     folder = tmp_path / "notebooks"
     make_notebook("00_kan_model", "steps: int = 1", "print('explained')", folder=folder)
-    for experiment, name in NAMES.items():
+    for experiment, name in NOTEBOOKS.items():
         make_notebook(name, COMMON, f"EXPERIMENT, STATUS = {experiment!r}, 'ok'", MEASURE, folder=folder)
     final = "profile: str = ''\nresults_dir: str = ''\nfigures_dir: str = ''"
     make_notebook("90_figures_and_tables", final, "print('final', profile, figures_dir)", folder=folder)

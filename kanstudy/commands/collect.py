@@ -8,6 +8,7 @@ import click
 
 from kanstudy.commands import folders
 from kanstudy.commands.errors import BadInput
+from kanstudy.study.series import NOTEBOOKS
 
 EXIT_CODES = """\b
 Exit codes:
@@ -42,7 +43,7 @@ def collect(profile: str | None, results_dir: str) -> None:
         if not plans and loaded is not None:
             from kanstudy.study import experiments  # brings numpy, which a look at submitted jobs can do without
 
-            every = {name: experiments.plan(loaded, name, launcher="none") for name in batch.NOTEBOOKS}
+            every = {name: experiments.plan(loaded, name, launcher="none") for name in NOTEBOOKS}
             plans = {name: plan for name, plan in every.items() if plan.points}
     except (ValueError, KeyError, OSError) as error:  # a profile's, or of a run folder that is none
         raise BadInput(str(error)) from error

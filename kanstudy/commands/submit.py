@@ -9,7 +9,7 @@ import click
 
 from kanstudy.commands import folders
 from kanstudy.commands.errors import BadInput
-from kanstudy.study.batch import NOTEBOOKS
+from kanstudy.study.series import NOTEBOOKS
 
 EXIT_CODES = """\b
 Exit codes:

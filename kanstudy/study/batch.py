@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from kanstudy.study.experiments import ExperimentPlan
 
 INTRODUCTION = "00_kan_model"
-NOTEBOOKS = {
-    "strong_scaling": "01_strong_scaling",
-    "weak_scaling": "02_weak_scaling",
-    "communication_overhead": "03_communication_overhead",
-    "model_size_scaling": "04_model_size_scaling",
-    "operator_scaling": "05_operator_speed",
-}
-"""Each experiment's notebook, in running order."""
 FINAL = "90_figures_and_tables"
 
 OK, FAILED, BAD_INPUT, FAULTY_POINTS, INCOMPLETE = 0, 1, 2, 3, 4

@@ -1,8 +1,9 @@
 """The experiments: from a profile to the points that each measures. Pure, but for reading how large a data set is.
 
-Each function gives the points in the order of series, models and world sizes, each with its series. All
-raise `ProfileError`, naming file, series and value, for what cannot be measured: a global batch that the world size
-does not divide, too few rows, a data set that cannot be used.
+An experiment is a function from one of its series to points, in the order of models and world sizes, and an entry of
+`EXPERIMENTS`; what a series may say, and which notebook shows it, stand in `kanstudy.study.series`. What cannot be
+measured (a global batch that the world size does not divide, too few rows, a data set that cannot be used) is a
+`ProfileError` that names file, series and value.
 """
 
 from __future__ import annotations
@@ -28,74 +29,7 @@ from kanstudy.study.series import (
 )
 from kanstudy.study.strict import ProfileError, allowed
 
-__all__ = [
-    "EXPERIMENTS",
-    "ExperimentPlan",
-    "calibration",
-    "communication_overhead",
-    "model_size_scaling",
-    "operator_scaling",
-    "plan",
-    "strong_scaling",
-    "weak_scaling",
-]
-_WorldSizes = tuple[int, ...]
-
-
-def strong_scaling(profile: Profile) -> dict[PointSpec, Series]:
-    """Points, each with its series: the global batch stays. The whole chain of arms, at p = 1 what there is of it.
-
-    Controls have one rank alone, and DDP with and without communication.
-    """
-    return _points(profile, "strong_scaling", _strong_scaling)
-
-
-def weak_scaling(profile: Profile) -> dict[PointSpec, Series]:
-    """Points, each with its series: the local batch stays. The chain without the global batch on one rank."""
-    return _points(profile, "weak_scaling", _weak_scaling)
-
-
-def communication_overhead(profile: Profile) -> dict[PointSpec, Series]:
-    """Points, each with its series, none where there is one rank: DDP with and without communication over bucket sizes.
-
-    One more point a world size has DDP's own default, buffers broadcast in every forward. The first point of each
-    world size also runs the blocking all-reduces.
-    """
-    return _points(profile, "communication_overhead", _communication_overhead)
-
-
-def model_size_scaling(profile: Profile) -> dict[PointSpec, Series]:
-    """Points, each with its series: widths x grid sizes at the largest world size."""
-    return _points(profile, "model_size_scaling", _model_size_scaling)
-
-
-def operator_scaling(profile: Profile) -> dict[PointSpec, Series]:
-    """Points, each with its series, none where there is one rank: operators x world sizes, the global batch stays.
-
-    Each point has one rank alone, and DDP with and without communication, under its own operator.
-    """
-    return _points(profile, "operator_scaling", _operator_scaling)
-
-
-def calibration(profile: Profile) -> dict[PointSpec, Series]:
-    """Points, each with its series: one rank alone over rows, widths and grids, and the ranks of one node at once."""
-    ranks = calibrating.node_ranks(profile)
-
-    def expand(series: Calibration, data: DatasetInfo, _world_sizes: _WorldSizes) -> Iterator[PointSpec]:
-        return calibrating.points(series, data, ranks, _common(series, data))
-
-    return _points(profile, "calibration", expand)
-
-
-EXPERIMENTS: dict[str, Callable[[Profile], dict[PointSpec, Series]]] = {
-    "strong_scaling": strong_scaling,
-    "weak_scaling": weak_scaling,
-    "communication_overhead": communication_overhead,
-    "model_size_scaling": model_size_scaling,
-    "operator_scaling": operator_scaling,
-    "calibration": calibration,
-}
-"""The experiments in running order."""
+__all__ = ["EXPERIMENTS", "ExperimentPlan", "plan", "points"]
 
 
 def plan(
@@ -113,50 +47,53 @@ def plan(
             raise ProfileError(f"{name} = {value!r}: must be a whole number >= {least}")
     if launcher == "local":
         profile.check_machine()
-    points = EXPERIMENTS[experiment](profile)
+    found = points(profile, experiment)
     note = ""
     if not profile.study.series[experiment]:
         note = f"{experiment}: the profile {profile.name} has no series [[study.{experiment}]]"
-    elif not points:
+    elif not found:
         note = f"{experiment}: nothing to measure at the world sizes {list(profile.world_sizes)}, it needs two ranks"
     return ExperimentPlan(
         profile=profile,
         experiment=experiment,
-        points=tuple(points),
-        rounds={point.point_id: rounds or series.rounds or LOOKS[-1] for point, series in points.items()},
+        points=tuple(found),
+        rounds={point.point_id: rounds or series.rounds or LOOKS[-1] for point, series in found.items()},
         launches=launches,
         target_width={
-            point.point_id: series.target_width for point, series in points.items() if not (rounds or series.rounds)
+            point.point_id: series.target_width for point, series in found.items() if not (rounds or series.rounds)
         },
         note=note,
     )
 
 
-def _points(
-    profile: Profile, experiment: str, expand: Callable[[Any, DatasetInfo, _WorldSizes], Iterator[PointSpec]]
-) -> dict[PointSpec, Series]:
-    points: dict[PointSpec, Series] = {}
+def points(profile: Profile, experiment: str) -> dict[PointSpec, Series]:
+    """The points of an experiment under a profile, each with its series; none where there are too few ranks."""
+    found: dict[PointSpec, Series] = {}
     for number, series in enumerate(profile.study.series[experiment], start=1):
         where = f"{profile.path} [[study.{experiment}]] #{number}"
         try:
             data = describe(series.dataset, series.n_samples or None, series.seed)
             # a control can be the same model for two neighbours of a sweep: one point
-            expanded = expand(series, data, profile.world_sizes)
+            expanded = EXPERIMENTS[experiment](series, data, profile)
             own = dict.fromkeys(profile.cluster.placed(expanded) if profile.cluster else expanded, series)
             for point in own:
                 _check_operator(point, profile)
         except ValueError as error:  # of the data, the specification or the sizes: all say what is wrong
             raise ProfileError(f"{where}: {error}") from error
-        twice = own.keys() & points.keys()
+        twice = own.keys() & found.keys()
         if twice:
             raise ProfileError(f"{where}: measures {min(p.point_id for p in twice)}, as a series before it does")
-        points |= own
-    return points
+        found |= own
+    return found
 
 
-def _strong_scaling(series: StrongScaling, data: DatasetInfo, world_sizes: _WorldSizes) -> Iterator[PointSpec]:
+def strong_scaling(series: StrongScaling, data: DatasetInfo, profile: Profile) -> Iterator[PointSpec]:
+    """The global batch stays. The whole chain of arms, at p = 1 what there is of it.
+
+    Controls have one rank alone, and DDP with and without communication.
+    """
     for model in models(series, data, series.hidden_widths, series.grid_size):
-        for world_size in world_sizes:
+        for world_size in profile.world_sizes:
             yield PointSpec(
                 experiment="strong_scaling",
                 scaling="strong",
@@ -167,12 +104,13 @@ def _strong_scaling(series: StrongScaling, data: DatasetInfo, world_sizes: _Worl
                 **_common(series, data),
             )
     settings = {"experiment": "strong_scaling", "arms": ("serial_global", "ddp_noop", "ddp")} | _common(series, data)
-    yield from controls(series, data, world_sizes, settings)
+    yield from controls(series, data, profile.world_sizes, settings)
 
 
-def _weak_scaling(series: WeakScaling, data: DatasetInfo, world_sizes: _WorldSizes) -> Iterator[PointSpec]:
+def weak_scaling(series: WeakScaling, data: DatasetInfo, profile: Profile) -> Iterator[PointSpec]:
+    """The local batch stays. The chain without the global batch on one rank."""
     for model in models(series, data, series.hidden_widths, series.grid_size):
-        for world_size in world_sizes:
+        for world_size in profile.world_sizes:
             yield PointSpec(
                 experiment="weak_scaling",
                 scaling="weak",
@@ -184,16 +122,19 @@ def _weak_scaling(series: WeakScaling, data: DatasetInfo, world_sizes: _WorldSiz
             )
 
 
-def _communication_overhead(
-    series: CommunicationOverhead, data: DatasetInfo, world_sizes: _WorldSizes
-) -> Iterator[PointSpec]:
+def communication_overhead(series: CommunicationOverhead, data: DatasetInfo, profile: Profile) -> Iterator[PointSpec]:
+    """DDP with and without communication over bucket sizes.
+
+    One more point a world size has DDP's own default, buffers broadcast in every forward. The first point of each
+    world size also runs the blocking all-reduces.
+    """
     common = _common(series, data) | {"train_steps": 0}  # how gradients travel does not change what is learned
     measured_allreduce = set()
     for model in models(series, data, series.hidden_widths, series.grid_size):
         variants: list[dict[str, Any]] = [{"bucket_cap_mb": cap} for cap in series.bucket_caps_mb]
         if model["model"] == "kan":  # an MLP has no buffers
             variants.append({"sync_buffers": True})
-        for world_size in world_sizes:
+        for world_size in profile.world_sizes:
             if world_size == 1:
                 continue
             for variant in variants:
@@ -215,17 +156,18 @@ def _communication_overhead(
             ", or the controls have no KAN to be compared with"
         )
     settings = {"experiment": "communication_overhead", "arms": ("ddp_noop", "ddp")} | common
-    yield from controls(series, data, world_sizes, settings)
+    yield from controls(series, data, profile.world_sizes, settings)
 
 
-def _model_size_scaling(series: ModelSizeScaling, data: DatasetInfo, world_sizes: _WorldSizes) -> Iterator[PointSpec]:
+def model_size_scaling(series: ModelSizeScaling, data: DatasetInfo, profile: Profile) -> Iterator[PointSpec]:
+    """Widths x grid sizes at the largest world size."""
     for hidden_widths in series.hidden_widths_sweep:
         for grid_size in series.grid_sizes:
             for model in models(series, data, hidden_widths, grid_size):
                 yield PointSpec(
                     experiment="model_size_scaling",
                     scaling="strong",
-                    world_size=world_sizes[-1],
+                    world_size=profile.world_sizes[-1],
                     global_batch_size=series.global_batch_size,
                     arms=("serial_global", "ddp_noop", "ddp"),
                     **model,
@@ -233,14 +175,18 @@ def _model_size_scaling(series: ModelSizeScaling, data: DatasetInfo, world_sizes
                 )
 
 
-def _operator_scaling(series: OperatorScaling, data: DatasetInfo, world_sizes: _WorldSizes) -> Iterator[PointSpec]:
+def operator_scaling(series: OperatorScaling, data: DatasetInfo, profile: Profile) -> Iterator[PointSpec]:
+    """Operators x world sizes, the global batch stays.
+
+    Each point has one rank alone, and DDP with and without communication, under its own operator.
+    """
     names = series.operators
     if len(names) < 2 or len(set(names)) < len(names):
         raise ValueError(f"operators = {list(names)!r}: must be at least two, distinct")
     if "kan" not in series.models:
         raise ValueError(f"models = {list(series.models)!r}: must contain 'kan', an MLP has no operators")
     kan = next(models(series, data, series.hidden_widths, series.grid_size))
-    for world_size in world_sizes:
+    for world_size in profile.world_sizes:
         if world_size == 1:  # every point measures its own rank alone
             continue
         for name in names:
@@ -253,6 +199,22 @@ def _operator_scaling(series: OperatorScaling, data: DatasetInfo, world_sizes: _
                 **(kan | {"operator": name}),
                 **_common(series, data),
             )
+
+
+def calibration(series: Calibration, data: DatasetInfo, profile: Profile) -> Iterator[PointSpec]:
+    """One rank alone over rows, widths and grids, and the ranks of one node at once."""
+    return calibrating.points(series, data, calibrating.node_ranks(profile), _common(series, data))
+
+
+EXPERIMENTS: dict[str, Callable[[Any, DatasetInfo, Profile], Iterator[PointSpec]]] = {
+    "strong_scaling": strong_scaling,
+    "weak_scaling": weak_scaling,
+    "communication_overhead": communication_overhead,
+    "model_size_scaling": model_size_scaling,
+    "operator_scaling": operator_scaling,
+    "calibration": calibration,
+}
+"""What each experiment makes of one of its series, in running order; `ValueError` says what cannot be measured."""
 
 
 def _check_operator(point: PointSpec, profile: Profile) -> None:

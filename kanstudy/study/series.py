@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kanstudy.spec import DTYPES, MODELS, NAMED_OPERATORS, OPERATORS, OPTIMIZERS
 from kanstudy.study.strict import key
@@ -42,7 +43,10 @@ class Series(Settings):
     """One series of an experiment: a data set, a model, a batch.
 
     `n_samples` = 0 takes all rows there are; the path in a `file:` data set is relative to the profile's folder.
+    `notebook` is where the experiment is shown, without its ending; empty where it has none of its own.
     """
+
+    notebook: ClassVar[str] = ""
 
     dataset: str = key()
     n_samples: int = key(0, least=0)
@@ -57,6 +61,7 @@ class StrongScaling(Series):
     step as long as the KAN's (`kanstudy.analysis.controls` says which) the same step time and gradient bytes.
     """
 
+    notebook: ClassVar[str] = "01_strong_scaling"
     hidden_widths: tuple[int, ...] = key()
     global_batch_size: int = key()
     control_batches: tuple[int, ...] = key(())
@@ -66,6 +71,7 @@ class StrongScaling(Series):
 class WeakScaling(Series):
     """The local batch stays, every rank adds its own."""
 
+    notebook: ClassVar[str] = "02_weak_scaling"
     hidden_widths: tuple[int, ...] = key()
     local_batch_size: int = key()
 
@@ -77,6 +83,7 @@ class CommunicationOverhead(Series):
     `control_batches` are as in strong scaling; the controls have the series' own `bucket_cap_mb`.
     """
 
+    notebook: ClassVar[str] = "03_communication_overhead"
     hidden_widths: tuple[int, ...] = key()
     global_batch_size: int = key()
     control_batches: tuple[int, ...] = key(())
@@ -88,6 +95,7 @@ class CommunicationOverhead(Series):
 class ModelSizeScaling(Series):
     """Every one of several hidden widths with every one of several grid sizes, at the largest world size."""
 
+    notebook: ClassVar[str] = "04_model_size_scaling"
     hidden_widths_sweep: tuple[tuple[int, ...], ...] = key(may_be_empty=False)
     grid_sizes: tuple[int, ...] = key(may_be_empty=False)
     global_batch_size: int = key()
@@ -101,6 +109,7 @@ class OperatorScaling(Series):
     `["reference", "compiled"]`. Of `models` only the KAN has operators.
     """
 
+    notebook: ClassVar[str] = "05_operator_speed"
     hidden_widths: tuple[int, ...] = key()
     global_batch_size: int = key()
     operators: tuple[str, ...] = key(("reference", "fused"), one_of=NAMED_OPERATORS)
@@ -134,6 +143,8 @@ SERIES: dict[str, type[Series]] = {
     "calibration": Calibration,
 }
 """The experiments in running order, and what one series of each may say."""
+NOTEBOOKS = {name: series.notebook for name, series in SERIES.items() if series.notebook}
+"""The notebook of each experiment that has one, which `kanstudy run` measures."""
 
 
 @dataclass(frozen=True, kw_only=True)

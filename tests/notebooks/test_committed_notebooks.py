@@ -13,8 +13,9 @@ from typing import Any
 import nbformat
 import pytest
 
-from kanstudy.study.batch import FINAL, INTRODUCTION, NOTEBOOKS
+from kanstudy.study.batch import FINAL, INTRODUCTION
 from kanstudy.study.notebooks import declared_parameters
+from kanstudy.study.series import NOTEBOOKS
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NAMES = [INTRODUCTION, *NOTEBOOKS.values(), FINAL]

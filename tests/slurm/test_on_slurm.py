@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from throwaway import Sandbox
 
 from kanstudy import cli
+from kanstudy.analysis import nodes
+from kanstudy.analysis.network import forced
 from kanstudy.record import Record
 from kanstudy.record_files import read_record
 from kanstudy.strict_json import RecordError
@@ -191,6 +193,17 @@ def test_other_nodes_start_a_point_anew(sandbox: Sandbox, tmp_path: Path) -> Non
     assert [index for index, *_ in study.rounds] == list(range(ROUNDS))
     (aside,) = study.results.glob("strong_scaling/aside/*.json")
     assert all(time in aside.read_text() for *_, time in first)
+
+
+def test_a_variable_of_the_submission_reaches_the_ranks_and_the_record(sandbox: Sandbox, tmp_path: Path) -> None:
+    study = Study(tmp_path, trimmed(tmp_path, "held"))
+    job = study.submit("--only", "strong_scaling", "--env", "NCCL_ALGO=allreduce:Ring")
+    sandbox.ask("scancel", study.jobs[-1]["report"])
+    assert sandbox.over(job) == "COMPLETED", study.output(job)
+    (record,) = study.records
+    assert record.provenance["conditions"]["nccl"] == {"NCCL_ALGO": "allreduce:Ring"}  # as rank 0 has it
+    assert forced.choice_of(record) == "Ring"
+    assert nodes.layout(record) == (2, 2)
 
 
 def test_slurms_own_words_are_shown(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ ONE = "[machine]\ndevice = 'cpu'\nworld_sizes = [1]"
 
 
 def test_one_rank_alone_is_measured_at_every_width_grid_and_batch(tmp_path):
-    points = [p for p in experiments.calibration(profile_of(tmp_path, CALIBRATION)) if p.world_size == 1]
+    points = [p for p in experiments.points(profile_of(tmp_path, CALIBRATION), "calibration") if p.world_size == 1]
     assert [(p.layer_widths, p.grid_size, p.local_batch_size) for p in points] == [
         (widths, grid, rows) for widths in ((4, 3, 1), (4, 4, 4, 1)) for grid in (3, 5) for rows in (2, 8)
     ]
@@ -27,7 +27,7 @@ def test_one_rank_alone_is_measured_at_every_width_grid_and_batch(tmp_path):
 
 
 def test_the_ranks_of_a_node_are_measured_at_once_and_the_widest_model_with_every_bucket_size(tmp_path):
-    points = [p for p in experiments.calibration(profile_of(tmp_path, CALIBRATION)) if p.world_size == 2]
+    points = [p for p in experiments.points(profile_of(tmp_path, CALIBRATION), "calibration") if p.world_size == 2]
     assert [(p.layer_widths, p.local_batch_size, p.bucket_cap_mb, p.allreduce_bytes) for p in points] == [
         ((4, 3, 1), 4, 25.0, (8, 1024)),
         ((4, 4, 4, 1), 4, 25.0, ()),
@@ -37,19 +37,19 @@ def test_the_ranks_of_a_node_are_measured_at_once_and_the_widest_model_with_ever
 
 
 def test_a_cluster_is_calibrated_on_one_node(tmp_path):
-    points = list(experiments.calibration(profile_of(tmp_path, CALIBRATION, machine=GPUS)))
+    points = list(experiments.points(profile_of(tmp_path, CALIBRATION, machine=GPUS), "calibration"))
     assert {p.world_size for p in points} == {1, 2}
     assert {p.placement for p in points} == {"packed"}
 
 
 def test_two_ranks_are_spread_too_where_the_profile_asks_for_it(tmp_path):
     spread = GPUS + 'placements = ["packed", "spread"]'
-    points = list(experiments.calibration(profile_of(tmp_path, CALIBRATION, machine=spread)))
+    points = list(experiments.points(profile_of(tmp_path, CALIBRATION, machine=spread), "calibration"))
     assert {(p.world_size, p.placement) for p in points} == {(1, "packed"), (2, "packed"), (2, "spread")}
 
 
 def test_one_rank_without_others_still_shows_what_ddp_costs(tmp_path):
-    points = list(experiments.calibration(profile_of(tmp_path, CALIBRATION, machine=ONE)))
+    points = list(experiments.points(profile_of(tmp_path, CALIBRATION, machine=ONE), "calibration"))
     assert {p.arms for p in points} == {("serial_global",), ("serial_local", "ddp_noop")}
     assert not any(p.allreduce_bytes for p in points)
 
@@ -63,7 +63,7 @@ def test_one_rank_without_others_still_shows_what_ddp_costs(tmp_path):
 )
 def test_what_cannot_calibrate_is_refused_by_name(tmp_path, lines, words):
     with pytest.raises(ProfileError, match=r"study\.calibration.*#1") as raised:
-        experiments.calibration(profile_of(tmp_path, CALIBRATION + lines))
+        experiments.points(profile_of(tmp_path, CALIBRATION + lines), "calibration")
     assert words in str(raised.value)
 
 

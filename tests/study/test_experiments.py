@@ -22,7 +22,7 @@ def test_every_kind_of_series_has_its_experiment():
 
 
 def test_strong_scaling_keeps_the_global_batch_and_has_the_whole_chain(tmp_path):
-    points = list(experiments.strong_scaling(profile_of(tmp_path, STRONG, machine=UP_TO_4)))
+    points = list(experiments.points(profile_of(tmp_path, STRONG, machine=UP_TO_4), "strong_scaling"))
     assert [(p.world_size, p.global_batch_size, p.local_batch_size) for p in points] == [
         (1, 8, 8),
         (2, 8, 4),
@@ -34,7 +34,7 @@ def test_strong_scaling_keeps_the_global_batch_and_has_the_whole_chain(tmp_path)
 
 
 def test_weak_scaling_keeps_the_local_batch(tmp_path):
-    points = list(experiments.weak_scaling(profile_of(tmp_path, WEAK, machine=UP_TO_4)))
+    points = list(experiments.points(profile_of(tmp_path, WEAK, machine=UP_TO_4), "weak_scaling"))
     assert [(p.world_size, p.global_batch_size, p.local_batch_size) for p in points] == [
         (1, 4, 4),
         (2, 8, 4),
@@ -48,13 +48,13 @@ def test_weak_scaling_keeps_the_local_batch(tmp_path):
 @pytest.mark.parametrize("name", ["smoke", "laptop"])
 def test_the_two_scalings_of_a_builtin_profile_meet_at_two_ranks(name):
     profile = load_profile(name)
-    strong = next(p for p in experiments.strong_scaling(profile) if p.world_size == 2)
-    weak = next(p for p in experiments.weak_scaling(profile) if p.world_size == 2)
+    strong = next(p for p in experiments.points(profile, "strong_scaling") if p.world_size == 2)
+    weak = next(p for p in experiments.points(profile, "weak_scaling") if p.world_size == 2)
     assert (strong.local_batch_size, strong.layer_widths) == (weak.local_batch_size, weak.layer_widths)
 
 
 def test_communication_overhead_sweeps_buckets_where_there_is_communication(tmp_path):
-    points = list(experiments.communication_overhead(profile_of(tmp_path, COMMUNICATION, machine=UP_TO_4)))
+    points = list(experiments.points(profile_of(tmp_path, COMMUNICATION, machine=UP_TO_4), "communication_overhead"))
     assert [(p.world_size, p.bucket_cap_mb, p.sync_buffers, bool(p.allreduce_bytes)) for p in points] == [
         (2, 0.1, False, True),
         (2, 25.0, False, False),
@@ -69,7 +69,7 @@ def test_communication_overhead_sweeps_buckets_where_there_is_communication(tmp_
 
 def test_an_mlp_has_no_buffers_to_synchronise(tmp_path):
     profile = profile_of(tmp_path, COMMUNICATION + 'models = ["kan", "mlp"]')
-    points = list(experiments.communication_overhead(profile))
+    points = list(experiments.points(profile, "communication_overhead"))
     assert [(p.model, p.sync_buffers) for p in points] == [
         ("kan", False),
         ("kan", False),
@@ -96,7 +96,7 @@ def test_an_experiment_without_series_says_so(tmp_path):
 
 
 def test_model_size_scaling_crosses_widths_and_grids_at_the_largest_world_size(tmp_path):
-    points = list(experiments.model_size_scaling(profile_of(tmp_path, MODEL_SIZE, machine=UP_TO_4)))
+    points = list(experiments.points(profile_of(tmp_path, MODEL_SIZE, machine=UP_TO_4), "model_size_scaling"))
     assert [(p.layer_widths, p.grid_size) for p in points] == [
         ((4, 3, 1), 3),
         ((4, 3, 1), 5),
@@ -104,11 +104,13 @@ def test_model_size_scaling_crosses_widths_and_grids_at_the_largest_world_size(t
         ((4, 4, 4, 1), 5),
     ]
     assert {(p.world_size, p.arms) for p in points} == {(4, ("serial_global", "ddp_noop", "ddp"))}
-    assert {p.world_size for p in experiments.model_size_scaling(profile_of(tmp_path, MODEL_SIZE, machine=ONE))} == {1}
+    assert {
+        p.world_size for p in experiments.points(profile_of(tmp_path, MODEL_SIZE, machine=ONE), "model_size_scaling")
+    } == {1}
 
 
 def test_operator_scaling_has_every_operator_on_every_world_size_above_one(tmp_path):
-    points = list(experiments.operator_scaling(profile_of(tmp_path, OPERATORS, machine=UP_TO_4)))
+    points = list(experiments.points(profile_of(tmp_path, OPERATORS, machine=UP_TO_4), "operator_scaling"))
     assert [(p.world_size, p.operator) for p in points] == [
         (2, "reference"),
         (2, "fused"),
@@ -123,7 +125,7 @@ def test_operator_scaling_has_every_operator_on_every_world_size_above_one(tmp_p
 
 def test_an_operator_is_compared_whatever_else_the_series_say(tmp_path):
     series = OPERATORS + 'operators = ["reference", "compiled", "fused"]\nmodels = ["mlp", "kan"]\noperator = "fused"'
-    points = list(experiments.operator_scaling(profile_of(tmp_path, series)))
+    points = list(experiments.points(profile_of(tmp_path, series), "operator_scaling"))
     assert [(p.model, p.operator) for p in points] == [("kan", "reference"), ("kan", "compiled"), ("kan", "fused")]
 
 
@@ -160,7 +162,9 @@ def test_an_operator_for_cpus_is_refused_on_cuda_in_every_experiment(tmp_path):
 
 
 def test_the_control_has_about_as_many_parameters(tmp_path):
-    kan, mlp = list(experiments.strong_scaling(profile_of(tmp_path, STRONG + 'models = ["kan", "mlp"]', machine=ONE)))
+    kan, mlp = list(
+        experiments.points(profile_of(tmp_path, STRONG + 'models = ["kan", "mlp"]', machine=ONE), "strong_scaling")
+    )
     assert (mlp.model, mlp.grid_size, mlp.spline_order, mlp.operator) == ("mlp", None, None, None)
     assert (mlp.layer_widths[0], mlp.layer_widths[-1], len(mlp.layer_widths)) == (4, 1, 3)
     wanted = kan_parameters(kan.layer_widths, kan.grid_size, kan.spline_order)
@@ -169,7 +173,7 @@ def test_the_control_has_about_as_many_parameters(tmp_path):
 
 def test_a_control_that_two_models_of_a_sweep_share_is_one_point(tmp_path):
     sweep = MODEL_SIZE.replace("[[3], [4, 4]]", "[[1]]").replace("[3, 5]", "[50, 51]")
-    points = list(experiments.model_size_scaling(profile_of(tmp_path, sweep, study='models = ["mlp"]')))
+    points = list(experiments.points(profile_of(tmp_path, sweep, study='models = ["mlp"]'), "model_size_scaling"))
     assert [p.model for p in points] == ["mlp"] * len(points)
     assert len({p.point_id for p in points}) == len(points)
 
@@ -259,9 +263,9 @@ def test_a_plan_has_every_world_size_or_is_refused(tmp_path_factory, batch, size
     profile = profile_of(tmp_path_factory.mktemp("p"), series, machine=machine)
     if any(batch % size for size in sizes):
         with pytest.raises(ProfileError, match="divisible"):
-            experiments.strong_scaling(profile)
+            experiments.points(profile, "strong_scaling")
     else:
-        points = experiments.strong_scaling(profile)
+        points = experiments.points(profile, "strong_scaling")
         assert [point.world_size for point in points] == sorted(sizes)
         assert all(point.local_batch_size * point.world_size == batch for point in points)
 
@@ -270,7 +274,7 @@ CONTROLS = "control_batches = [8, 24]\n"
 
 
 def test_controls_are_the_mlp_of_as_many_parameters_at_their_own_batches_on_several_ranks(tmp_path):
-    points = list(experiments.strong_scaling(profile_of(tmp_path, STRONG + CONTROLS, machine=UP_TO_4)))
+    points = list(experiments.points(profile_of(tmp_path, STRONG + CONTROLS, machine=UP_TO_4), "strong_scaling"))
     kan, mlp = ([p for p in points if p.model == model] for model in ("kan", "mlp"))
     assert [p.world_size for p in kan] == [1, 2, 4]
     assert [(p.world_size, p.global_batch_size) for p in mlp] == [(2, 8), (2, 24), (4, 8), (4, 24)]
@@ -283,7 +287,7 @@ def test_controls_are_the_mlp_of_as_many_parameters_at_their_own_batches_on_seve
 
 
 def test_controls_of_the_communication_are_measured_at_the_default_bucket_cap_only(tmp_path):
-    points = list(experiments.communication_overhead(profile_of(tmp_path, COMMUNICATION + CONTROLS)))
+    points = list(experiments.points(profile_of(tmp_path, COMMUNICATION + CONTROLS), "communication_overhead"))
     controls = [(p.global_batch_size, p.bucket_cap_mb, p.arms, p.sync_buffers) for p in points if p.model == "mlp"]
     assert controls == [(batch, 25.0, ("ddp_noop", "ddp"), False) for batch in (8, 24)]
     assert not any(p.allreduce_bytes or p.train_steps for p in points if p.model == "mlp")

@@ -14,7 +14,7 @@ THRESHOLDS = (0.7, 0.5)
 TOPOLOGY = "GPU topology"
 
 
-def ranks(frame: pd.DataFrame, what: str) -> Iterator[dict]:
+def ranks(frame: pd.DataFrame, what: str, none_larger: str = "no larger size was measured") -> Iterator[dict]:
     """The most ranks at which the whole interval of E is above a threshold, for every size up to it; of KANs."""
     for (series,), curve in by(of_kans(frame), ["series"]):
         curve = curve[curve["world_size"] > 1].dropna(subset="efficiency").sort_values("world_size")
@@ -35,7 +35,7 @@ def ranks(frame: pd.DataFrame, what: str) -> Iterator[dict]:
                     f"({value_text(last, 'efficiency')} there)"
                 )
             if rest.empty:
-                parts.append("no larger size was measured")
+                parts.append(none_larger)
                 yield sentence("ranks", True, f"{what}, {series}: {', '.join(parts)}", kept)
                 continue
             row = rest.iloc[0]

@@ -81,11 +81,18 @@ def tree_allreduce(message_bytes: float, layout: Sequence[int], tiers: Tiers) ->
     return 2 * hops + 2 * message_bytes / tiers.bytes_per_s(layout)
 
 
-def broadcast(message_bytes: float, layout: Sequence[int], tiers: Tiers) -> float:
-    """A binomial tree over nodes, then inside each: ⌈log2 p⌉·(α + S/B) in one tier, s (Thakur, Rabenseifner & Gropp
-    2005)."""
-    between, inside = tiers.between.message_s(message_bytes), tiers.inside.message_s(message_bytes)
-    return doublings(len(layout)) * between + doublings(max(layout)) * inside
+def broadcast(message_bytes: float, layout: Sequence[int], tiers: Tiers, at_once: bool = False) -> float:
+    """A binomial tree over nodes, then inside each: h·(α + S/B), h = ⌈log2 p⌉, in one tier, s (Thakur, Rabenseifner &
+    Gropp 2005).
+
+    A rank that sends to all its children `at_once` shares its link between them: the root's h children have the message
+    after h·S/B, the last of them its h-1 children after (h-1)·S/B more, so that S/B counts h(h+1)/2 times.
+    """
+    total = 0.0
+    for link, count in ((tiers.between, len(layout)), (tiers.inside, max(layout))):
+        hops = doublings(count)
+        total += hops * link.latency_s + (hops * (hops + 1) / 2 if at_once else hops) * message_bytes / link.bytes_per_s
+    return total
 
 
 def doublings(count: int) -> int:

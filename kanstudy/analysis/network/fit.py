@@ -14,7 +14,7 @@ import pandas as pd
 
 from kanstudy.analysis.external.nccl_log import NcclLog
 from kanstudy.analysis.network.link import TIERS, tiers_of
-from kanstudy.analysis.network.network import Link, Network
+from kanstudy.analysis.network.network import Correction, Link, Network
 from kanstudy.analysis.nodes import layout
 from kanstudy.analysis.results import surroundings
 from kanstudy.analysis.scaling_laws.least_squares import Fit, fit
@@ -52,18 +52,33 @@ class NetworkFit:
         """Whether all tiers that this layout uses were fitted."""
         return not self.fit.refused and set(tiers_of(layout)) <= set(self.tiers)
 
+    def corrected(self) -> Network:
+        """The network that passes through the measured times on every layout that has some, instead of near them;
+        `ValueError` where none is fitted."""
+        self._require_fitted()
+        rows = self.messages.assign(log_factor=self.fit.residuals)
+        corrections = []
+        for places in dict.fromkeys(rows["layout"]):
+            means = rows[rows["layout"] == places].groupby("message_bytes")["log_factor"].mean()  # by ascending size
+            corrections.append(Correction(places, tuple(map(float, means.index)), tuple(means)))
+        return replace(self.network, corrections=tuple(corrections))
+
     def draws(self, count: int, seed: int = 0) -> list[Network]:
         """Networks from the t distribution of the fitted constants, for bands; `ValueError` where none are fitted.
 
         A new message lies beside the network by `fit.residual_sd` besides.
         """
-        if self.fit.values is None or self.fit.covariance is None:
-            raise ValueError(f"network {self.network.name!r} was not fitted: {self.reason}")
-        rng, k = np.random.default_rng(seed), len(self.fit.values)
+        self._require_fitted()
+        values, covariance = np.asarray(self.fit.values), np.asarray(self.fit.covariance)
+        rng, k = np.random.default_rng(seed), len(values)
         freedom = len(self.fit.x) - k
-        normal = rng.multivariate_normal(np.zeros(k), self.fit.covariance, count)
-        logs = np.log(self.fit.values) + normal * np.sqrt(freedom / rng.chisquare(freedom, (count, 1)))
-        return [_with_links(self.network, self.tiers, values) for values in np.exp(logs)]
+        normal = rng.multivariate_normal(np.zeros(k), covariance, count)
+        logs = np.log(values) + normal * np.sqrt(freedom / rng.chisquare(freedom, (count, 1)))
+        return [_with_links(self.network, self.tiers, drawn) for drawn in np.exp(logs)]
+
+    def _require_fitted(self) -> None:
+        if self.fit.refused:
+            raise ValueError(f"network {self.network.name!r} was not fitted: {self.reason}")
 
 
 def messages_of_records(records: Sequence[Record]) -> pd.DataFrame:
@@ -87,18 +102,19 @@ def messages_of_records(records: Sequence[Record]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(MESSAGES))
 
 
-def messages_of_log(log: NcclLog, layout: Sequence[int], name: str = "nccl-tests") -> pd.DataFrame:
+def messages_of_log(log: NcclLog, layout: Sequence[int] = (), name: str = "nccl-tests") -> pd.DataFrame:
     """The all-reduces (`MESSAGES`) of an nccl-tests log, in place where it has both halves, as torch reduces.
 
-    `ValueError` where the layout has another number of ranks than the log.
+    The layout is needed where the log lists no hosts. `ValueError` where it is missing or does not fit the log's ranks.
     """
+    layout = tuple(layout) or log.layout
     if sum(layout) != log.ranks:
-        raise ValueError(f"layout = {tuple(layout)}: must have the {log.ranks} ranks of the log")
+        raise ValueError(f"layout = {layout}: must have the {log.ranks} ranks of the log on its nodes")
     rows = log.rows[log.rows["in_place"] == log.rows["in_place"].any()]
     return pd.DataFrame(
         {
             "message_bytes": rows["message_bytes"].to_numpy(),
-            "layout": [tuple(layout)] * len(rows),
+            "layout": [layout] * len(rows),
             "time_s": rows["time_s"].to_numpy(),
             "point_id": name,
         }

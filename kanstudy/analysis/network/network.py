@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from kanstudy.analysis.network import closed_forms, nccl
 from kanstudy.analysis.network.link import Link, Tiers
 from kanstudy.analysis.network.nccl import Choice
 from kanstudy.network_words import ALGORITHMS, BASES, NCCL_PROTOCOLS
 
-__all__ = ["ALGORITHMS", "BASES", "GLOO_SHARE", "Choice", "Link", "Network", "of_profile", "one_node"]
+__all__ = ["ALGORITHMS", "BASES", "GLOO_SHARE", "Choice", "Correction", "Link", "Network", "of_profile", "one_node"]
 
 _HALVES = {
     "ring": closed_forms.ring,
@@ -26,6 +28,21 @@ GLOO_SHARE = 0.95
 """Of a link's nominal rate that gloo's TCP streams reach: measured at 50 to 200 Mbit/s."""
 
 
+@dataclass(frozen=True)
+class Correction:
+    """By how much all-reduces measured on one layout differ from the formula: `log_factors[i]` at `message_bytes[i]`,
+    ascending. Between them they are linear in the logarithm of the size, beyond them as at the end."""
+
+    layout: tuple[int, ...]
+    message_bytes: tuple[float, ...]
+    log_factors: tuple[float, ...]
+
+    def at(self, message_bytes: float) -> float:
+        """The factor for a message of this size."""
+        logs = np.log(self.message_bytes)
+        return float(np.exp(np.interp(np.log(max(message_bytes, 1.0)), logs, self.log_factors)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Network:
     """Links `inside` a node (of each rank) and `between` nodes (of each node), and which algorithm runs over them.
@@ -35,6 +52,8 @@ class Network:
     the rate (on loopback the latency is a fitted constant, no delay); nccl, the choice of NCCL's tuner (`nccl`).
     `nvlink`, and `nccl_algorithms`, `nccl_protocols`, to which NCCL_ALGO and NCCL_PROTO may hold it, are read by the
     last alone; with no protocols given, LL128 is among them over NVLink only, as by NCCL's default.
+    `corrections` take all-reduces on a layout to what was measured there, where no latency and bandwidth alone can
+    (caches make gloo on loopback several times faster below some MiB).
 
     `basis`, one of `BASES`, and `basis_text` say where the constants come from.
 
@@ -52,6 +71,7 @@ class Network:
     nvlink: bool = False
     nccl_algorithms: tuple[str, ...] = nccl.ALGORITHMS
     nccl_protocols: tuple[str, ...] = ()
+    corrections: tuple[Correction, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value, choices in (("algorithm", self.algorithm, ALGORITHMS), ("basis", self.basis, BASES)):
@@ -77,10 +97,15 @@ class Network:
         if sum(layout) == 1:
             return Choice("none", "", 0.0)
         if self.algorithm == "nccl":
-            return min(self.nccl_choices(message_bytes, layout), key=lambda found: found.time_s)
-        if self.algorithm == "tree":
-            return Choice("tree", "", closed_forms.tree_allreduce(message_bytes, layout, self._tiers))
-        return Choice(self.algorithm, "", 2 * self._half_s(message_bytes, layout))
+            found = min(self.nccl_choices(message_bytes, layout), key=lambda one: one.time_s)
+        elif self.algorithm == "tree":
+            found = Choice("tree", "", closed_forms.tree_allreduce(message_bytes, layout, self._tiers))
+        else:
+            found = Choice(self.algorithm, "", 2 * self._half_s(message_bytes, layout))
+        for correction in self.corrections:
+            if correction.layout == tuple(layout):
+                found = replace(found, time_s=found.time_s * correction.at(message_bytes))
+        return found
 
     def nccl_choices(self, message_bytes: float, layout: Sequence[int]) -> list[Choice]:
         """All that NCCL's tuner compares for an all-reduce of two ranks and more, whatever `algorithm` is."""
@@ -88,21 +113,26 @@ class Network:
         return [one for one in found if one.algorithm in self.nccl_algorithms and one.protocol in self._protocols]
 
     def reduce_scatter_s(self, message_bytes: float, layout: Sequence[int]) -> float:
-        """Time of a reduce-scatter, s: half an all-reduce where that is a reduce-scatter and an all-gather."""
+        """Time of a reduce-scatter, s: half an all-reduce where that is a reduce-scatter and an all-gather; over gloo
+        all of it, since there torch keeps a part of an all-reduce (measured as long, with 2.13)."""
+        if self.algorithm == "gloo":
+            return self.allreduce_s(message_bytes, layout)
         _check(message_bytes, layout)
         return self._half_s(message_bytes, layout)
 
     def allgather_s(self, message_bytes: float, layout: Sequence[int]) -> float:
         """Time of an all-gather, s: the steps of the reduce-scatter, backwards."""
-        return self.reduce_scatter_s(message_bytes, layout)
+        _check(message_bytes, layout)
+        return self._half_s(message_bytes, layout)
 
     def broadcast_s(self, message_bytes: float, layout: Sequence[int]) -> float:
-        """Time of a broadcast, s: NCCL's chain, else a binomial tree."""
+        """Time of a broadcast, s: NCCL's chain, else a binomial tree, of which a rank sends to all its children at once
+        over gloo."""
         _check(message_bytes, layout)
         if self.algorithm == "nccl" and sum(layout) > 1:
             times = (nccl.broadcast_s(message_bytes, layout, self._tiers, self.nvlink, p) for p in self._protocols)
             return min(times)
-        return closed_forms.broadcast(message_bytes, layout, self._tiers)
+        return closed_forms.broadcast(message_bytes, layout, self._tiers, at_once=self.algorithm == "gloo")
 
     def _half_s(self, message_bytes: float, layout: Sequence[int]) -> float:
         if sum(layout) == 1:

@@ -20,11 +20,13 @@ _PANELS = (
     ("sent_bytes", 1 / 2**20, "sent a rank (MiB, predicted)"),
 )
 _HYBRID = "data x "
+_TICKS = 8
+"""World sizes that a panel has room to name."""
 
 
 def strategies(comparison: pd.DataFrame) -> Figure:
     """A line a strategy over the world size, hybrids dashed and hollow in the colour of their split, the fastest of
-    them at each size; a cross where a strategy stops fitting, as high as it was before where it does not exist there.
+    them at each size; a cross where a strategy does not fit, as high as it was before where it does not exist there.
     Takes the frame of `strategies.compare`."""
     if not len(comparison) or not comparison["fits"].any():
         return message("No strategy fits at any of these world sizes")
@@ -39,7 +41,9 @@ def strategies(comparison: pd.DataFrame) -> Figure:
                 values = values.assign(shown=scale * values[column].where(values[column] > 0))  # one rank sends nothing
                 name = str(strategy).removeprefix(_HYBRID)
                 _line(axis, values, look_of[name], hybrid=name != strategy)
-            world_axis(axis, found)
+            sizes = world_axis(axis, found)
+            told = [f"{size:.0f}" * (place % -(-len(sizes) // _TICKS) == 0) for place, size in enumerate(sizes)]
+            axis.set_xticks(sizes, told)
             axis.set_yscale("log")
             axis.set_title(title)
         limit = found["memory_limit_bytes"].iloc[0] * _PANELS[1][1]
@@ -52,19 +56,17 @@ def strategies(comparison: pd.DataFrame) -> Figure:
 
 
 def _line(axis: Axes, rows: pd.DataFrame, look: Look, hybrid: bool) -> None:
-    """Up to the first size at which it does not fit, and a cross there; markers shrink, as strategies may be alike."""
-    stops = rows.index[~rows["fits"]]
-    fitting = rows if stops.empty else rows.loc[: stops[0]].iloc[:-1]
+    """Where it fits; dotted to the crosses where it does not. Markers shrink, as strategies may be alike."""
     style: dict[str, Any] = {"linestyle": "--", "markerfacecolor": "white", "linewidth": 1.0} if hybrid else {}
     style |= {"color": look.colour, "marker": look.marker, "markersize": max(3.5, 7 - 1.5 * look.place)}
-    axis.plot(fitting["world_size"], fitting["shown"], zorder=3, **style)
-    if stops.empty:
-        return
-    size, height = rows.loc[stops[0], ["world_size", "shown"]]
-    if not np.isfinite(height) and len(fitting):
-        height = fitting["shown"].iloc[-1]
-    axis.plot([*fitting["world_size"][-1:], size], [*fitting["shown"][-1:], height], ":", color=look.colour)
-    axis.plot([size], [height], "x", color=look.colour, markersize=6, markeredgewidth=1.6, zorder=4)
+    axis.plot(rows["world_size"], rows["shown"].where(rows["fits"]), zorder=3, **style)
+    level = rows["shown"].ffill()  # of one that does not exist there
+    stops = ~rows["fits"] & (rows["shown"].notna() | rows["fits"].shift(fill_value=False))
+    if stops.any():
+        there = stops | rows["shown"].notna()
+        axis.plot(rows["world_size"][there], level[there], ":", color=look.colour, linewidth=0.9, zorder=2)
+        cross: dict[str, Any] = {"markersize": 6, "markeredgewidth": 1.6, "color": look.colour, "zorder": 4}
+        axis.plot(rows["world_size"][stops], level[stops], "x", **cross)
 
 
 def _legend(look_of: dict[str, Look], limited: bool) -> list[Line2D]:

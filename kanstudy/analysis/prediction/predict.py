@@ -66,12 +66,24 @@ def predict(
     return pd.DataFrame([_row(calibration, point, site, conformal, seed) for point in points])
 
 
-def _row(calibration: Calibration, point: PointSpec, site: Site, conformal: float, seed: int) -> dict[str, object]:
+def check(calibration: Calibration, point: PointSpec, site: Site) -> None:
+    """Raise `NotCovered`, `TooFewSteps` or `PredictionError` where the calibration does not carry the point."""
     calibration.domain.check(point, needs_global_batch=point.scaling == "strong" and point.world_size > 1)
+    base = _machine_of(calibration, site)
+    _check_site(calibration, base, base.layout(point), site)
+    calibration.steps.check(point.world_size)
+
+
+def machines(calibration: Calibration, site: Site) -> list[MachineModel]:
+    """The site's machine without noise: as estimated first, then refit by refit."""
+    base = _machine_of(calibration, site)
+    return [_on(constants, base, calibration) for constants in (calibration.constants, *calibration.draws)]
+
+
+def _row(calibration: Calibration, point: PointSpec, site: Site, conformal: float, seed: int) -> dict[str, object]:
+    check(calibration, point, site)
     point, base = replace(point, arms=ARMS), _machine_of(calibration, site)
     layout = base.layout(point)
-    _check_site(calibration, base, layout, site)
-    calibration.steps.check(point.world_size)
     central = _chain(calibration, point, base, None)
     drawn = _chain(calibration, point, base, np.random.default_rng(seed))
     row: dict[str, object] = {
@@ -132,7 +144,7 @@ def _chain(
 ) -> dict[str, np.ndarray]:
     """The columns of the chain, s a step (draws,); without `rng` the one without all scatter."""
     constants = [calibration.constants] if rng is None else list(calibration.draws)
-    machines = [_on(found, base, calibration, point) for found in constants]
+    machines = [_on(found, base, calibration) for found in constants]
     count = 1 if rng is None else _COUNT
     which = np.arange(count) % len(machines)
 
@@ -169,7 +181,7 @@ def _chain(
     return {name: launch * times for name, times in columns.items()}
 
 
-def _on(constants: Constants, base: MachineModel, calibration: Calibration, point: PointSpec) -> MachineModel:
+def _on(constants: Constants, base: MachineModel, calibration: Calibration) -> MachineModel:
     """The machine with these constants, but for links that the site states."""
     machine = constants.on(base)
     own = calibration.machine.network

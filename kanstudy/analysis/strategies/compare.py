@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -40,8 +41,8 @@ STRATEGIES = {
 }
 LIMITS = {
     "strategy": Column("strategy"),
-    "fits_up_to": Column("fits up to (ranks)", 1, 0),
-    "stops_at": Column("not at", 1, 0),
+    "fits_from": Column("fits from (ranks)", 1, 0),
+    "fits_up_to": Column("up to", 1, 0),
     "reason": Column("note"),
     "source": Column("source"),
 }
@@ -81,19 +82,21 @@ def fastest(comparison: pd.DataFrame) -> pd.DataFrame:
 
 
 def limits(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Of each strategy the largest world size up to which it fits throughout, the next one asked for, and why it stops
-    there; blanks where it never fits, or does not stop."""
+    """Of each strategy the smallest and the largest world size asked for at which it fits, blank where there is none,
+    and why not at the next smaller and larger one, nor at those between."""
     rows = []
     for strategy, found in fastest(comparison).groupby("strategy", sort=False):
-        found = found.sort_values("world_size")
-        stops = found[~found["fits"]]
-        before = found if stops.empty else found[found["world_size"] < stops["world_size"].iloc[0]]
+        found = found.sort_values("world_size", ignore_index=True)
+        fitting = found.index[found["fits"]]
+        near = found.iloc[max(0, fitting[0] - 1) : fitting[-1] + 2] if len(fitting) else found
+        near = near[(near["reason"] != "") & ~near["reason"].str.partition(":")[0].duplicated()]  # one of each kind
+        reasons = ("at " + near["world_size"].astype(str) + ", " + near["reason"]).tolist()
         rows.append(
             {
                 "strategy": strategy,
-                "fits_up_to": before["world_size"].max(),
-                "stops_at": np.nan if stops.empty else stops["world_size"].iloc[0],
-                "reason": "" if stops.empty else stops["reason"].iloc[0],
+                "fits_from": found["world_size"][fitting].min(),
+                "fits_up_to": found["world_size"][fitting].max(),
+                "reason": "; ".join(reasons),
                 "source": "predicted",
             }
         )
@@ -157,24 +160,29 @@ def _times(point: PointSpec, part: Held, strategy: Strategy, machine: MachineMod
 
     neighbours, replicas = (groups(layout, strategy.tensor_ranks) for groups in (tensor_groups, replica_groups))
 
-    def all_of(messages: tuple[Message, ...], groups: set[Group]) -> float:
-        """Within a step, where any collective takes what a bucket's does beyond its time by itself."""
-        alone = sum(slowest_s(groups, machine.network, one.collective, one.message_bytes) for one in messages)
-        return alone + sum(machine.bucket_s + machine.bucket_s_per_byte * one.message_bytes for one in messages)
+    def alone_s(messages: tuple[Message, ...], groups: set[Group]) -> float:
+        return sum(slowest_s(groups, machine.network, one.collective, one.message_bytes) for one in messages)
+
+    def within_s(messages: tuple[Message, ...], groups: set[Group]) -> float:
+        """Of any that may be as large as a bucket: what a bucket's takes beyond its time by itself counts for it."""
+        own = (machine.bucket_s + machine.bucket_s_per_byte * one.message_bytes for one in messages)
+        return alone_s(messages, groups) + sum(own)
 
     sent = step_messages(part, strategy)
-    collective = sent.gradients[0].collective if sent.gradients else "allreduce"
-    outlasts = machine.outlasting_s(
-        part, np.array(backward), lambda size: slowest_s(replicas, machine.network, collective, size)
-    )
-    waited_for = all_of(sent.activations, neighbours) + all_of(sent.buffers + sent.parameters, replicas)
-    step = forward + backward + optimizer + waited_for + float(outlasts)
-    alone = sum(machine.phases_s(point, part.global_batch_size if point.scaling == "strong" else rows))
+    waited_for = within_s(sent.activations, neighbours) + within_s(sent.parameters, replicas)
+    waited_for += alone_s(sent.buffers, replicas)
+    outlasts = 0.0
+    if sent.gradients:
+        bucket_s = partial(slowest_s, replicas, machine.network, sent.gradients[0].collective)
+        outlasts = float(machine.outlasting_s(part, np.array(backward), bucket_s))
+    step = forward + backward + optimizer + waited_for + outlasts
+    # of one rank that trains all rows, or its own where the work grows with the ranks
+    alone, share = (part.global_batch_size, ranks) if point.scaling == "strong" else (point.local_batch_size, 1)
     return {
         "compute_s": forward + backward + optimizer,
-        "exposed_s": waited_for + float(outlasts),
-        "communication_s": waited_for + all_of(sent.gradients, replicas),
+        "exposed_s": waited_for + outlasts,
+        "communication_s": waited_for + within_s(sent.gradients, replicas),
         "step_time_s": step,
-        "parallel_efficiency": slowness.mean() * alone / step / (ranks if point.scaling == "strong" else 1),
+        "parallel_efficiency": slowness.mean() * sum(machine.phases_s(point, alone)) / step / share,
         "rows_per_s": part.global_batch_size / step,
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 from kanstudy.study import batch
 from kanstudy.study.jobs import submission
 from kanstudy.study.profile import builtin_profiles, project_root
+from kanstudy.study.series import NOTEBOOKS
 
 
 def main() -> None:
@@ -20,7 +21,7 @@ def main() -> None:
         "launches": max(plan.launches for plan in run.plans.values()),
     }
     work = batch.Batch(project_root() / "notebooks", run.results, run.figures, parameters)
-    work.run([batch.NOTEBOOKS[name] for name in run.plans], f"kanstudy: {profile.name}")
+    work.run([NOTEBOOKS[name] for name in run.plans if name in NOTEBOOKS], f"kanstudy: {profile.name}")
     states = batch.point_states(run.plans, run.results)
     print(batch.summary(states), flush=True)
     sys.exit(batch.exit_code(states, work.failures, stopped=True))

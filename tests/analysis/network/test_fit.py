@@ -71,6 +71,20 @@ def test_draws_are_the_same_for_the_same_seed():
     assert found.draws(3, 7) == found.draws(3, 7) != found.draws(3, 8)
 
 
+def test_a_corrected_network_passes_through_what_was_measured():
+    rows = messages(TRUE, BOTH, noise=0.3)
+    found = fit_network(rows, Network())
+    corrected = found.corrected()
+    for _, row in rows.iterrows():
+        assert corrected.allreduce_s(row["message_bytes"], row["layout"]) == pytest.approx(row["time_s"])
+        assert found.network.allreduce_s(row["message_bytes"], row["layout"]) != pytest.approx(row["time_s"], rel=1e-3)
+    factors = [corrected.allreduce_s(size, (2,)) / found.network.allreduce_s(size, (2,)) for size in (1024, 3000, 4096)]
+    assert sorted(factors)[1] == factors[1]
+    assert corrected.allreduce_s(3000, (8,)) == found.network.allreduce_s(3000, (8,))
+    with pytest.raises(ValueError, match="was not fitted"):
+        fit_network(messages(TRUE, [(2,)]).iloc[:3], Network()).corrected()
+
+
 def test_a_tier_without_messages_stays_as_it_was_and_is_not_covered():
     begin = Network(between=Link(latency_s=1e-3, bytes_per_s=1e8))
     found = fit_network(messages(TRUE, [(2,), (4,)]), begin)
@@ -148,3 +162,7 @@ def test_an_nccl_tests_log_serves_as_well():
     assert len(messages_of_log(log([False]), (2, 2))) == len(SIZES)
     with pytest.raises(ValueError, match=r"layout = \(2, 1\): must have the 4 ranks of the log"):
         messages_of_log(log([True]), (2, 1))
+    with pytest.raises(ValueError, match=r"layout = \(\): must have the 4 ranks of the log"):
+        messages_of_log(log([True]))
+    listed = dataclasses.replace(log([True]), layout=(2, 2))
+    assert set(messages_of_log(listed)["layout"]) == {(2, 2)}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kanstudy.analysis.network import nccl
-from kanstudy.analysis.network.network import GLOO_SHARE, Link, Network, of_profile, one_node
+from kanstudy.analysis.network.network import GLOO_SHARE, Correction, Link, Network, of_profile, one_node
 from kanstudy.network_words import ALGORITHMS, NCCL_PROTOCOLS
 from kanstudy.study.profile import load_profile
 
@@ -101,6 +101,30 @@ def test_gloo_as_it_was_measured_over_links_of_200_mbit_per_s(delay_s, size, mea
     assert network.allreduce_s(size, (1, 1)) == pytest.approx(measured_s, rel=0.16)
 
 
+@pytest.mark.parametrize(("collective", "ranks", "size", "measured_s"), [
+    ("broadcast_s", 2, 256, 2.5e-3), ("broadcast_s", 4, 256, 4.7e-3),
+    ("broadcast_s", 2, MIB, 44.6e-3), ("broadcast_s", 4, MIB, 138.8e-3),
+    ("allgather_s", 2, 256, 2.6e-3), ("allgather_s", 4, 256, 7.4e-3), ("allgather_s", 2, MIB, 24.0e-3),
+    ("reduce_scatter_s", 2, MIB, 48.4e-3), ("reduce_scatter_s", 4, MIB, 94.6e-3), ("reduce_scatter_s", 4, 256, 13.9e-3),
+])  # fmt: skip
+def test_gloos_other_collectives_as_measured_over_links_of_200_mbit_per_s_and_1_ms(collective, ranks, size, measured_s):
+    network = Network(between=Link(latency_s=1e-3, bytes_per_s=25e6), algorithm="gloo")
+    assert getattr(network, collective)(size, (1,) * ranks) == pytest.approx(measured_s, rel=0.24)
+
+
+def test_a_correction_takes_its_layout_to_what_was_measured():
+    correction = Correction((2,), (1e3, 1e5), (math.log(2), math.log(0.5)))
+    plain = one_node(1e-5, 1e9)
+    network = dataclasses.replace(plain, corrections=(correction,))
+
+    def factor(size: float, layout: tuple[int, ...]) -> float:
+        return network.allreduce_s(size, layout) / plain.allreduce_s(size, layout)
+
+    assert [factor(size, (2,)) for size in (0, 1, 1e3, 1e4, 1e5, 1e9)] == pytest.approx([2, 2, 2, 1, 0.5, 0.5])
+    assert factor(1e3, (4,)) == 1
+    assert network.allreduce_s(1e3, [2]) == 2 * plain.allreduce_s(1e3, [2])
+
+
 @given(NETWORKS, COLLECTIVES, SIZES)
 def test_one_rank_waits_for_nobody(network, collective, size):
     for algorithm in (network.algorithm, "nccl"):
@@ -131,7 +155,7 @@ def test_no_algorithm_beats_the_bandwidth_that_every_one_needs(network, size, la
 @given(NETWORKS, SIZES, LAYOUTS)
 def test_an_allreduce_is_a_reduce_scatter_and_an_allgather(network, size, layout):
     halves = network.reduce_scatter_s(size, layout) + network.allgather_s(size, layout)
-    if network.algorithm != "tree":
+    if network.algorithm not in ("tree", "gloo"):
         assert network.allreduce_s(size, layout) == pytest.approx(halves)
 
 

@@ -20,7 +20,7 @@ SIZES = [1, 2, 4, 8]
 
 
 def crosses(axis: Axes) -> list[tuple[float, float]]:
-    return [tuple(line.get_xydata()[0]) for line in axis.lines if line.get_marker() == "x"]
+    return [tuple(place) for line in axis.lines if line.get_marker() == "x" for place in line.get_xydata()]
 
 
 def drawn(machine: MachineModel = MACHINE, **point: Any) -> tuple[Figure, Any]:
@@ -56,6 +56,8 @@ def test_memory_that_does_not_do_is_a_cross_at_what_is_needed() -> None:
     needed = compare(POINT, MACHINE, [1])["memory_bytes"].iloc[0]
     figure, _ = drawn(MachineModel(flops_per_s=1e11, network=one_node(1e-5, 1e9), memory_bytes=0.9 * needed))
     assert (1, pytest.approx(needed / 2**30)) in crosses(figure.axes[1])
+    data = figure.axes[1].lines[0]
+    assert np.isfinite(data.get_ydata()).tolist() == [False, True, True, True]  # fewer rows a rank fit again
     assert "memory of a rank" in legend_texts(figure)
     assert "memory of a rank" not in legend_texts(drawn()[0])
 

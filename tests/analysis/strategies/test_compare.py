@@ -25,6 +25,8 @@ MACHINE = MachineModel(
     contention=0.02,
     ddp_s=1e-4,
     ddp_s_per_byte=1e-11,
+    bucket_s=1e-5,
+    bucket_s_per_byte=1e-11,
     ranks_per_node=4,
     network=Network(inside=Link(latency_s=1e-5, bytes_per_s=1e10), between=Link(latency_s=3e-5, bytes_per_s=2e9)),
 )
@@ -72,6 +74,8 @@ def test_on_an_ideal_machine_only_what_is_done_twice_costs() -> None:
     truth = (products + expansion) / (products + 4 * expansion)
     assert efficiency["split by output (column)"] == pytest.approx(truth)
     assert truth < efficiency["split in pairs (column, row)"] < 1
+    weak = compare(kan_point(**WIDE, scaling="weak"), ideal, [4])
+    assert row(weak, "split by input (row)", 4)["parallel_efficiency"] == pytest.approx(1)
     without_elementwise = compare(kan_point(**WIDE), replace(ideal, activation_bytes_per_s=np.inf), [4])
     assert without_elementwise["parallel_efficiency"].to_numpy() == pytest.approx(1)
 
@@ -119,14 +123,28 @@ def test_ranks_go_by_the_step_among_those_that_fit() -> None:
 
 def test_where_each_stops_fitting() -> None:
     """Four outputs cannot be shared by more than four ranks, five inputs not by more than five, 24 rows not by 16."""
-    found = limits(compare(kan_point(), MACHINE, [1, 2, 4, 8, 16])).set_index("strategy")
-    assert found.loc["split by output (column)", ["fits_up_to", "stops_at"]].tolist() == [4, 8]
-    assert found.loc["split by output (column)", "reason"] == "fewer outputs than ranks: layer 3 has 4 for 8"
-    assert found.loc["split by input (row)", "reason"] == "fewer inputs than ranks: layer 1 has 5 for 8"
-    assert found.loc["data parallel", ["fits_up_to", "stops_at"]].tolist() == [8, 16]
-    assert "16 replicas" in found.loc["data parallel", "reason"]
-    assert np.isnan(found.loc["data x split by input (row)", "stops_at"])  # 8 replicas of 2 ranks, or 4 of 4
+    found = limits(compare(kan_point(), MACHINE, [1, 2, 4, 8, 16, 32])).set_index("strategy")
+    fits = found[["fits_from", "fits_up_to"]]
+    assert fits.loc["split by output (column)"].tolist() == [2, 4]
+    assert found.loc["split by output (column)", "reason"] == "at 8, fewer outputs than ranks: layer 3 has 4 for 8"
+    assert found.loc["split by input (row)", "reason"] == "at 8, fewer inputs than ranks: layer 1 has 5 for 8"
+    assert fits.loc["data parallel"].tolist() == [1, 8]
+    assert found.loc["data parallel", "reason"] == "at 16, 24 rows cannot be shared evenly by 16 replicas"
+    assert fits.loc["data x split by input (row)"].tolist() == [4, 32]  # as 8 replicas of 4 ranks
+    assert found.loc["data x split by input (row)", "reason"] == ""
     assert (found["source"] == "predicted").all()
+
+
+def test_more_ranks_may_fit_what_fewer_do_not() -> None:
+    """Data parallel on one rank has all rows; nothing fits at all in a byte."""
+    needed = compare(kan_point(**WIDE), MACHINE, [1])["memory_bytes"].iloc[0]
+    frame = compare(kan_point(**WIDE), replace(MACHINE, memory_bytes=0.99 * needed), [1, 2, 4])
+    data = limits(frame).set_index("strategy").loc["data parallel"]
+    assert (data["fits_from"], data["fits_up_to"]) == (2, 4)
+    assert data["reason"].startswith("at 1, memory: ")
+    nothing = limits(compare(kan_point(**WIDE), replace(MACHINE, memory_bytes=1.0), [1, 2]))
+    assert nothing[["fits_from", "fits_up_to"]].isna().all(axis=None)
+    assert (nothing["reason"] != "").all()
 
 
 def test_the_fastest_hybrid_speaks_for_all_of_its_kind() -> None:
