@@ -10,7 +10,7 @@ import click
 
 from kanstudy.commands import folders
 from kanstudy.commands.errors import BadInput
-from kanstudy.study.batch import NOTEBOOKS
+from kanstudy.study.series import SERIES
 
 if TYPE_CHECKING:
     from kanstudy.analysis.machine_model.model import MachineModel
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     "--only",
     multiple=True,
     metavar="EXPERIMENT",
-    type=click.Choice(list(NOTEBOOKS)),
-    help=f"this experiment alone; may be repeated: {', '.join(NOTEBOOKS)}",
+    type=click.Choice(list(SERIES)),
+    help=f"this experiment alone; may be repeated: {', '.join(SERIES)}",
 )
 @click.option("--out", default="", metavar="D", help="where the records go  [default: results/<profile>-simulated]")
 @click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="rounds a point  [default: the profile's]")
@@ -52,7 +52,7 @@ def simulate(profile: str, only: tuple[str, ...], out: str, rounds: int | None, 
 
     loaded = folders.load(profile)
     plans = _plans(loaded, only, rounds or 0, launches)
-    machines = {point: _machine(loaded, point) for plan in plans.values() for point in plan.points}
+    machines = {point: machine_of(loaded, point) for plan in plans.values() for point in plan.points}
     results = folders.results_folder(None, out, "--out") if out else folders.simulated_folder(loaded)
     _check(results, loaded)
     try:
@@ -92,8 +92,8 @@ def _plans(profile: Profile, only: tuple[str, ...], rounds: int, launches: int) 
     return {name: plan for name, plan in plans.items() if plan.points}
 
 
-def _machine(profile: Profile, point: PointSpec) -> MachineModel:
-    """The machine that the profile describes, for models of the point's kind."""
+def machine_of(profile: Profile, point: PointSpec) -> MachineModel:
+    """The machine that the profile describes, for models of the point's kind; `BadInput` where it does not."""
     from kanstudy.analysis.machine_model.of_profile import of_profile
     from kanstudy.analysis.network.network import of_profile as network_of_profile
 

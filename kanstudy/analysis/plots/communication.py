@@ -39,11 +39,12 @@ def overhead(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
         axes = figure.subplots(1, len(sizes), squeeze=False, sharey=True)[0]
         for axis, size in zip(axes, sizes, strict=True):
             rows = estimates[estimates["world_size"] == size].reset_index(drop=True)
-            labels = list(dict.fromkeys(_setting(row) for _, row in rows.iterrows()))
-            beside = list(dict.fromkeys(rows["work"]))
+            rows = rows.assign(setting=[_setting(row) for _, row in rows.iterrows()])
+            labels = list(dict.fromkeys(rows["setting"]))
             for _, row in rows.iterrows():
                 look = look_of[row["work"]]
-                place = labels.index(_setting(row)) + 0.5 * (beside.index(row["work"]) + 0.5) / len(beside) - 0.25
+                beside = list(rows.loc[rows["setting"] == row["setting"], "work"])
+                place = labels.index(row["setting"]) + 0.5 * (beside.index(row["work"]) + 0.5) / len(beside) - 0.25
                 if "overhead" in per_round:
                     found = per_round[per_round["point_id"] == row["point_id"]]
                     dots(axis, np.full(len(found), place), found, "overhead", look, scale=100)
