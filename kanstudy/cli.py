@@ -22,6 +22,7 @@ from kanstudy.commands.bench_nccl import nccl
 from kanstudy.commands.bench_prediction import prediction
 from kanstudy.commands.collect import collect
 from kanstudy.commands.errors import BadInput
+from kanstudy.commands.predict import predict
 from kanstudy.commands.report import report
 from kanstudy.commands.submit import submit
 from kanstudy.study.batch import INTRODUCTION
@@ -70,6 +71,7 @@ bench.add_command(attribution)
 bench.add_command(nccl)
 bench.add_command(prediction)
 main.add_command(report)
+main.add_command(predict)
 main.add_command(submit)
 main.add_command(collect)
 
