@@ -26,7 +26,7 @@ def points(profile: Profile, world_sizes: Sequence[int], scaling: str = "") -> l
     wanted = [name for kind, name in SCALINGS.items() if scaling in ("", kind)]
     found: dict[PointSpec, None] = {}
     for name in wanted:
-        for point in experiments.EXPERIMENTS[name](profile):
+        for point in experiments.points(profile, name):
             if point.model == model and point.world_size == profile.world_sizes[0]:
                 found |= dict.fromkeys(_at(point, world_sizes, profile))
     if not found:
