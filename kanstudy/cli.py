@@ -19,8 +19,10 @@ from kanstudy.commands.analyse import analyse
 from kanstudy.commands.bench import bench
 from kanstudy.commands.bench_attribution import attribution
 from kanstudy.commands.bench_nccl import nccl
+from kanstudy.commands.bench_prediction import prediction
 from kanstudy.commands.collect import collect
 from kanstudy.commands.errors import BadInput
+from kanstudy.commands.predict import predict
 from kanstudy.commands.report import report
 from kanstudy.commands.simulate import simulate
 from kanstudy.commands.submit import submit
@@ -68,8 +70,10 @@ main.add_command(analyse)
 main.add_command(bench)
 bench.add_command(attribution)
 bench.add_command(nccl)
+bench.add_command(prediction)
 main.add_command(report)
 main.add_command(simulate)
+main.add_command(predict)
 main.add_command(submit)
 main.add_command(collect)
 

@@ -33,8 +33,8 @@ _LEAST_WAIT_S = 5.0
 _PROBE_BYTES = 2**20
 _MESSAGES = (1, 2**18, 25 * 2**18)
 """Elements of 4 bytes in the all-reduces of GPUs, of which NCCL tells the algorithm."""
-_GROUP_MESSAGES = tuple(2**power for power in range(12, 27))
-"""Bytes, 4 KiB to 64 MiB: between neighbours NCCL rarely changes its mind."""
+_GROUP_MESSAGES = tuple(2**power for power in range(12, 28))
+"""Bytes, 4 KiB to 128 MiB: between neighbours NCCL rarely changes its mind."""
 
 
 def look_around(results: Path) -> dict[str, Any]:

@@ -47,8 +47,8 @@ def test_the_first_two_settings_are_measured_over_each_link():
         (["72,72:256"], [], "setting '72,72:256': must be HIDDEN,WIDTHS:GLOBAL_BATCH:BUCKET_MB"),
         (["72,72:255:25"], [], "held-out setting: global_batch_size = 255: must be divisible by the world size 2"),
         (["72,72:256:0"], [], r"held-out setting: bucket_cap_mb = 0.0: must be a number > 0"),
-        ([], ["fast"], "link 'fast': must be RATEmbit:LATENCYms"),
-        ([], [held_out.TRAINING_LINKS[0]], "is one of those to learn from"),
+        (held_out.SETTINGS, ["fast"], "link 'fast': must be RATEmbit:LATENCYms"),
+        (held_out.SETTINGS, [held_out.TRAINING_LINKS[0]], "is one of those to learn from"),
     ],
 )
 def test_what_cannot_be_held_out_is_refused_by_name(settings, links, message):

@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass, fields
 
 import numpy as np
-from scipy.signal import lfilter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,5 +102,7 @@ def autocorrelated(shape: tuple[int, ...], correlation: float, rng: np.random.Ge
     innovations = rng.standard_normal(shape)
     if correlation == 0:
         return innovations
+    from scipy.signal import lfilter  # takes a second to import, and only draws need it
+
     innovations[..., 1:] *= math.sqrt(1 - correlation**2)
     return lfilter([1.0], [1.0, -correlation], innovations, axis=-1)

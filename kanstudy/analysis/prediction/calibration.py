@@ -60,6 +60,7 @@ class Calibration:
     measured or not trusted.
     """
 
+    profile: str
     source: str
     device_name: str
     backend: str
@@ -132,6 +133,7 @@ def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
     block_sd = float(np.sqrt(np.mean([reading.block_sd**2 for reading in node]))) if node else 0.0
     scatter, launch = scatters_of(alone, node, observed, fitted, setup.noop_s)
     return Calibration(
+        profile=first.profile,
         source=first.source,
         device_name=machine.name,
         backend=first.backend,

@@ -39,8 +39,8 @@ class PredictionError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Where the ranks will lie: `ranks_per_node` on each of `nodes` (None: as many as it takes), `network` between
-    them (None: the calibration's), `memory_bytes` of a rank (None: unknown)."""
+    """Where the ranks will lie: `ranks_per_node` on each of `nodes` (None: as many as it takes), `network`, all its
+    links (None: the calibration's), `memory_bytes` of a rank (None: unknown)."""
 
     ranks_per_node: int
     nodes: int | None = None
@@ -121,7 +121,8 @@ def _machine_of(calibration: Calibration, site: Site) -> MachineModel:
 
 
 def _check_site(calibration: Calibration, machine: MachineModel, layout: Sequence[int], site: Site) -> None:
-    if max(layout) > calibration.node_ranks:
+    # of one rank alone nothing is known of neighbours, which the calibration's notes say
+    if max(layout) > calibration.node_ranks > 1:
         raise PredictionError(
             f"{max(layout)} ranks on a node: {calibration.node_ranks} at once are calibrated, and contention is not"
             f" predicted beyond; measure the calibration with {max(layout)} ranks a node"
@@ -148,24 +149,27 @@ def _chain(
     count = 1 if rng is None else _COUNT
     which = np.arange(count) % len(machines)
 
-    def of(values: Sequence[float] | Sequence[np.ndarray]) -> np.ndarray:
+    def of(values: Sequence[float] | Sequence[tuple[float, float, float]]) -> np.ndarray:
         return np.array(values)[which]
 
     def scattered(part: Scatter) -> np.ndarray:
         return np.zeros(count) if rng is None else part.draws(count, rng)
 
+    alone = of([sum(machine.phases_s(point, point.global_batch_size)) for machine in machines])
+    phases = of([machine.phases_s(point, point.local_batch_size) for machine in machines])
+    crowding = of([machine.crowding(point) for machine in machines])
+    own_s = of([machine.ddp_s + machine.ddp_s_per_byte * sum(layer_bytes(point)) for machine in machines])
     parts = calibration.scatter
     local = np.exp(scattered(parts.compute))
     same_rows = point.world_size == 1 or point.scaling == "weak"
     baseline = local if same_rows else np.exp(scattered(parts.compute))
-    crowded = 1.0 if max(machines[0].layout(point)) == 1 else np.exp(scattered(parts.contention))
-    waits = _waits(calibration, point, sum(machines[0].arm_phases_s(point, "ddp_noop")), rng)
-    alone_s = of([sum(machine.arm_phases_s(point, "serial_global")) for machine in machines]) * baseline
-    local_s = of([sum(machine.arm_phases_s(point, "serial_local")) for machine in machines]) * local
-    together_s = of([sum(machine.arm_phases_s(point, "concurrent")) for machine in machines]) * local * crowded
-    own_s = of([machine.ddp_s + machine.ddp_s_per_byte * sum(layer_bytes(point)) for machine in machines])
+    if max(machines[0].layout(point)) > 1:
+        crowding = crowding * np.exp(scattered(parts.contention))
+    alone_s, local_s = alone * baseline, phases.sum(axis=1) * local
+    together_s = crowding * local_s
     noop_s = (together_s + own_s) * np.exp(scattered(parts.ddp))
-    backward_s = of([machine.arm_phases_s(point, "ddp")[1] for machine in machines]) * waits.every * local
+    waits = _waits(calibration, point, float(np.median(noop_s)), rng)
+    backward_s = (crowding * phases[:, 1] * local + own_s) * waits.every
     exposed_s = _exposed_s(point, machines, which, backward_s) * np.exp(scattered(parts.exposed))
     arm = {name: np.exp(scattered(parts.arm)) for name in ARMS}
     columns = {

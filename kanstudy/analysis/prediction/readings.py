@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from kanstudy.analysis import metrics
 from kanstudy.analysis.statistics.blocks import Blocks, blocks
@@ -81,7 +82,7 @@ def point_of(record: Record) -> PointSpec:
 def read(record: Record) -> Reading:
     """What a record with rounds and phases says."""
     found = blocks(record)
-    times = found.selected(all_rounds=False)
+    times = _selected(found)
     columns = tuple(str(column) for column in times.columns)
     arms = [columns.index(column) for column in columns if column in ARMS]
     within = {columns.index(c): columns.index(arm) for c, arm in WITHIN.items() if c in columns and arm in columns}
@@ -151,8 +152,14 @@ def _own_levels(means: np.ndarray) -> np.ndarray:
     return levels
 
 
+def _selected(found: Blocks) -> pd.DataFrame:
+    """The times of the undisturbed rounds; of a launch without any, of all: a calibration needs each launch."""
+    calm = pd.Series(~found.disturbed, index=found.times_s.index)
+    return found.times_s[(calm | ~calm.groupby(level="launch").transform("any")).to_numpy()]
+
+
 def _kept(found: Blocks) -> set[tuple[int, int]]:
-    return {(int(launch), int(index)) for launch, index in found.selected(all_rounds=False).index}
+    return {(int(launch), int(index)) for launch, index in _selected(found).index}
 
 
 def _phases(arm: Arm) -> tuple[float, float, float]:

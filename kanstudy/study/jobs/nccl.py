@@ -56,6 +56,6 @@ def _word(told: str, words: tuple[str, ...]) -> str:
 
 
 def telling_lines(log: str, most: int = 30) -> list[str]:
-    """NCCL's own lines on its choices, each once, without the host and the process that wrote them."""
-    said = (line.partition("NCCL INFO ")[2] for line in log.splitlines())
+    """NCCL's own lines on its choices for all ranks, each once, without the host and the process that wrote them."""
+    said = (line.partition("NCCL INFO ")[2] for line in log.partition(GROUP_MARK)[0].splitlines())
     return list(dict.fromkeys(line for line in said if any(word in line for word in _TELLING)))[:most]

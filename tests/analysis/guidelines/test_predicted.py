@@ -3,10 +3,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import calibrated
-import numpy as np
+import known_calibration
 import pytest
-from calibrated import CLUSTER, MACHINE, ONE_NODE, calibration, model
+from known_calibration import CLUSTER, MACHINE, ONE_NODE, calibration, model
 
 from kanstudy.analysis.guidelines.predicted import CAPS_MB, predicted
 from kanstudy.analysis.guidelines.question import Question
@@ -118,9 +117,12 @@ def test_the_bucket_cap_is_the_known_machines_and_equal_buckets_make_no_differen
     large = model(8, layer_widths=(32, 512, 512, 1))
     times = {cap: expected(replace(large, bucket_cap_mb=cap), TRUTH).step_time_s for cap in CAPS_MB}
     (row,) = ask(large)["bucket cap"]
-    named = float(re.search(r"bucket cap ([\d.]+) MiB \(", row["sentence"])[1]) if row["told"] else np.nan
-    if row["told"]:
-        assert times[named] == min(times.values())
+    assert row["told"]
+    named = float(re.search(r"bucket cap ([\d.]+) MiB \(", row["sentence"])[1])
+    assert times[named] == min(times.values())
+    value, low, high = numbers(row["sentence"])[0]
+    assert value == pytest.approx(times[25] / times[named], rel=0.02)
+    assert 1 < low <= value <= high
     (same,) = ask(model(8, layer_widths=(32, 64, 64, 1)))["bucket cap"]
     assert "every bucket cap from 1 to 100 MiB gives the same buckets" in same["sentence"]
 
@@ -185,4 +187,4 @@ def test_another_kind_of_model_is_not_told_anything_but_its_size() -> None:
 
 
 def test_every_point_of_the_calibration_is_among_the_ids() -> None:
-    assert len(calibration().point_ids) == len(calibrated.points())
+    assert len(calibration().point_ids) == len(known_calibration.points())

@@ -48,6 +48,7 @@ def test_lines_are_kept_once_and_without_the_process():
     assert lines[0] == "NCCL version 2.27.5+cuda12.9"
     assert lines.count("Using network IB") == 1
     assert len(nccl.telling_lines(INFINIBAND, most=3)) == 3
+    assert nccl.telling_lines(f"{INFINIBAND}0: {GROUP_MARK} 2x1\n{SOCKET}") == nccl.telling_lines(INFINIBAND)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,216 @@
+"""`kanstudy predict`: what training on more ranks would take, from a calibration on one device or one node."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kanstudy.commands import folders
+from kanstudy.commands.errors import BadInput
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from kanstudy.analysis.prediction.calibration import Calibration
+    from kanstudy.analysis.prediction.costs import Limits, Prices
+    from kanstudy.analysis.prediction.predict import Site
+    from kanstudy.study.profile import Profile
+
+EXIT_CODES = """\b
+Exit codes:
+  0  predicted
+  2  the command cannot be used, or the calibration does not cover it; the message says what to measure"""
+
+
+@click.command(epilog=EXIT_CODES)
+@click.option("--profile", required=True, metavar="P", help="finisterrae3, ..., or a path to your .toml")
+@click.option("--world-sizes", metavar="SIZES", help="such as 8,64,512  [default: the profile's]")
+@click.option(
+    "--calibration",
+    default="",
+    metavar="RESULTS_OR_FILE",
+    help="a results folder with the experiment calibration, or a calibration.json  [default: results/<profile>]",
+)
+@click.option("--scaling", type=click.Choice(["strong", "weak"]), help="only this  [default: both]")
+@click.option("--steps", type=click.IntRange(min=1), default=100_000, metavar="N", help="of training [default: 100000]")
+@click.option("--budget", metavar="AMOUNT", help="at most so many device-hours (1500), or so much money (1500EUR)")
+@click.option(
+    "--deadline", type=click.FloatRange(min=0, min_open=True), metavar="HOURS", help="training takes at most so long"
+)
+@click.option("--out", required=True, metavar="DIR", help="write tables, figure and the calibration there")
+def predict(
+    profile: str,
+    world_sizes: str | None,
+    calibration: str,
+    scaling: str | None,
+    steps: int,
+    budget: str | None,
+    deadline: float | None,
+    out: str,
+) -> None:
+    """Predict step time, efficiency, its factors, memory and costs on more ranks than were measured.
+
+    Computation comes from the experiment calibration, measured on one rank and on the ranks of one node, here or
+    elsewhere. The network is the one that was calibrated; of another machine's calibration the [network] of the
+    profile. Nothing is predicted for batches and models beyond what is calibrated. [device] tells power and price.
+
+    DIR gets prediction.csv, .md, .tex, .pdf and .png, proposal.txt, and calibration.json, to be used anywhere.
+
+    \b
+    Examples:
+      kanstudy run --profile mine.toml --only calibration
+      kanstudy predict --profile mine.toml --world-sizes 8,64,512 --out proposal
+      kanstudy predict --profile finisterrae3 --calibration proposal/calibration.json --out there
+      kanstudy predict --profile mine.toml --steps 200000 --budget 1500 --deadline 24 --out proposal
+    """
+    from kanstudy.analysis.prediction import calibration_file, costs
+    from kanstudy.analysis.prediction.calibration import CalibrationError
+    from kanstudy.analysis.prediction.domain import NotCovered
+    from kanstudy.analysis.prediction.predict import PredictionError
+    from kanstudy.analysis.prediction.predict import predict as predicted
+    from kanstudy.analysis.prediction.spread import TooFewSteps
+    from kanstudy.study.prediction import points
+    from kanstudy.study.profile import ProfileError
+
+    loaded = folders.load(profile)
+    device = loaded.device_constants
+    prices = costs.Prices(power_w=device.power_w, price_per_hour=device.price_per_hour, currency=device.currency)
+    limits = _limits(budget, deadline, prices)
+    sizes = _sizes(world_sizes, loaded)
+    folder = _folder(out)
+    try:
+        asked = points(loaded, sizes, scaling or "")
+        found = calibration_file.load(calibration or folders.results_folder(loaded, ""))
+        frame = predicted(found, asked, _site(loaded, found))
+    except (ProfileError, CalibrationError, NotCovered, TooFewSteps, PredictionError) as error:
+        raise BadInput(str(error)) from error
+    except OSError as error:
+        raise BadInput(f"--calibration {calibration}: cannot be read: {error.strerror}") from error
+    costed = costs.with_costs(_with_series(frame), steps, prices)
+    _tell(costed, found, limits, steps, loaded, prices, folder)
+
+
+def _limits(budget: str | None, deadline: float | None, prices: Prices) -> Limits:
+    from kanstudy.analysis.prediction.costs import Limits
+
+    if budget is None:
+        return Limits(hours=deadline)
+    text = budget.strip()
+    in_money = text.upper().endswith(prices.currency.upper())
+    try:
+        amount = float(text[: -len(prices.currency)] if in_money else text)
+    except ValueError:
+        amount = -1.0
+    if not 0 < amount < float("inf"):
+        raise BadInput(
+            f"--budget {budget}: must be device-hours, such as 1500, or money, such as 1500{prices.currency}"
+        )
+    if in_money and not prices.price_per_hour:
+        raise BadInput(f"--budget {budget}: needs price_per_hour in [device] of the profile")
+    return Limits(hours=deadline, cost=amount) if in_money else Limits(hours=deadline, device_hours=amount)
+
+
+def _sizes(text: str | None, profile: Profile) -> tuple[int, ...]:
+    if text is None:
+        return profile.world_sizes
+    try:
+        sizes = [int(part) for part in text.split(",")]
+    except ValueError:
+        sizes = []
+    if not sizes or min(sizes) < 1 or len(set(sizes)) < len(sizes):
+        raise BadInput(f"--world-sizes {text}: must be distinct whole numbers >= 1, such as 8,64,512")
+    return tuple(sorted(sizes))
+
+
+def _folder(out: str) -> Path:
+    """The folder to write, made now, so that nothing is computed for one that cannot be."""
+    try:
+        folder = Path(out).expanduser()
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadInput(f"--out {out}: must be a folder that can be written: {error}") from error
+    return folder
+
+
+def _site(profile: Profile, calibration: Calibration) -> Site:
+    """Where the profile's ranks lie. Another machine's calibration brings its computation alone: the links are those
+    that the profile states."""
+    from kanstudy.analysis.network.network import of_profile
+    from kanstudy.analysis.prediction.predict import PredictionError, Site
+
+    links_known = calibration.constants.between_latency_s is not None
+    stated = None if profile.network is None else of_profile(dataclasses.asdict(profile.network), profile.name)
+    own = calibration.profile == profile.name
+    if stated is None and not own:
+        raise PredictionError(
+            f"the calibration is of {calibration.profile}, and {profile.path} states no [network]: one machine's"
+            " network is not taken for another's; state it there"
+        )
+    return Site(
+        ranks_per_node=profile.cluster.ranks_per_node if profile.cluster else calibration.node_ranks,
+        network=None if own and (links_known or stated is None) else stated,
+        memory_bytes=profile.device_constants.memory_gib * 2**30 or None,
+    )
+
+
+def _with_series(frame: pd.DataFrame) -> pd.DataFrame:
+    """With `series`, what stays the same over world sizes, in words."""
+    from kanstudy.analysis.series import told_apart
+
+    labels = frame["scaling"] + " scaling, " + frame["model"].str.upper() + " " + frame["layer_widths"]
+    several = frame[["placement", "grid_size", "bucket_cap_mb"]]
+    return frame.assign(series=told_apart(labels, several.assign(labels=labels)))
+
+
+def _tell(
+    costed: pd.DataFrame,
+    calibration: Calibration,
+    limits: Limits,
+    steps: int,
+    profile: Profile,
+    prices: Prices,
+    folder: Path,
+) -> None:
+    from kanstudy.analysis.plots import prediction as plots
+    from kanstudy.analysis.plots.save import save_figure
+    from kanstudy.analysis.prediction import calibration_file, costs
+    from kanstudy.analysis.tables.save import save_table
+    from kanstudy.analysis.tables.view import shown
+    from kanstudy.files import write_atomically
+
+    unit = "GPU" if profile.device == "cuda" else "rank"
+    for note in calibration.notes:
+        click.echo(f"Note: {note}")
+    lines = []
+    for series, rows in costed.groupby("series", sort=False):
+        row = costs.best(rows, limits) if limits.are_given else rows.iloc[-1]
+        if row is None:
+            lines.append(
+                f"{series}: no world size among {', '.join(map(str, rows['world_size']))} keeps to the limits."
+            )
+        else:
+            chosen = f"{series}: best within the limits is world size {row['world_size']}. " if limits.are_given else ""
+            lines.append(chosen + costs.sentence(row, steps, unit, prices))
+    caption = (
+        f"Source: predicted, nothing here is measured. Profile: {profile.name}; computation: calibrated on"
+        f" {calibration.device_name} ({calibration.source}, {calibration.launches} launch(es), points of"
+        f" {calibration.profile}); network: {costed['network'].iloc[0]}; {steps} steps. Brackets and bands: 95 %."
+    )
+    try:
+        save_table(costed, costs.TABLE, folder, "prediction", caption)
+        save_figure(plots.scaling(costed), folder, "prediction", caption)
+        write_atomically(folder / "proposal.txt", "\n\n".join(lines) + "\n")
+        calibration_file.save(calibration, folder / "calibration.json")
+    except OSError as error:
+        raise BadInput(f"--out {folder}: cannot be written: {error.strerror or error}") from error
+    brief = {
+        name: costs.TABLE[name]
+        for name in ("series", "world_size", "step_time_s", "parallel_efficiency", "device_hours")
+    }
+    click.echo(shown(costed, brief).to_string(index=False))
+    for line in lines:
+        click.echo(f"\n{line}")
+    click.echo(f"\nLook at {folders.short(folder.absolute())}/prediction.csv, prediction.pdf and proposal.txt")

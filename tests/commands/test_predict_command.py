@@ -1,0 +1,176 @@
+"""`kanstudy predict` as a user starts it, on records that are drawn from a known machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.noise import Noise
+from kanstudy.analysis.network.network import Link, Network
+from kanstudy.analysis.simulation.simulate import simulate, truth
+from kanstudy.cli import main
+from kanstudy.record_files import write_record
+from kanstudy.spec import ARMS
+from kanstudy.study import experiments
+from kanstudy.study import prediction as asked
+from kanstudy.study.profile import load_profile
+
+PROFILE = """
+[study]
+block_s = 0.05
+phase_steps = 2
+
+[[study.strong_scaling]]
+dataset = "synthetic:8:1"
+n_samples = 4096
+hidden_widths = [16, 16]
+global_batch_size = 512
+
+[[study.calibration]]
+dataset = "synthetic:8:1"
+n_samples = 4096
+hidden_widths_sweep = [[8, 8], [16, 16], [32, 32]]
+grid_sizes = [5]
+local_batch_sizes = [4, 64, 512]
+node_batch_sizes = [16]
+bucket_caps_mb = [25.0, 0.01]
+allreduce_bytes = [1024, 16384, 131072, 1048576]
+
+[machine]
+device = "cpu"
+
+[cluster]
+nodes = 4
+ranks_per_node = 2
+time_limit = "01:00:00"
+
+[device]
+memory_gib = 1.0
+power_w = 200.0
+price_per_hour = 1.5
+"""
+LINKS = """
+[network]
+algorithm = "gloo"
+inside_latency_us = 20.0
+inside_gb_per_s = 4.0
+between_latency_us = 50.0
+between_gb_per_s = 1.0
+"""
+NETWORK = Network(
+    inside=Link(latency_s=2e-5, bytes_per_s=4e9), between=Link(latency_s=5e-5, bytes_per_s=1e9), algorithm="gloo"
+)
+MACHINE = MachineModel(
+    flops_per_s=2e10, launch_s=3e-4, contention=0.05, ddp_s=5e-5, ranks_per_node=2, network=NETWORK, streams=2,
+    noise=Noise(step_sd=0.02),
+)  # fmt: skip
+
+
+@pytest.fixture
+def profile(tmp_path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(PROFILE + LINKS)
+    points = experiments.plan(load_profile(path), "calibration", launcher="none").points
+    for record in simulate(points, MACHINE, rounds=6):
+        record.backend, record.profile = "gloo", "mine"
+        write_record(record, tmp_path / "results")
+    return path
+
+
+def run(profile: Path, *words: str):
+    given = ["--profile", str(profile), "--calibration", str(profile.parent / "results")]
+    return CliRunner().invoke(main, ["predict", *given, "--out", str(profile.parent / "out"), *words])
+
+
+def test_it_predicts_what_the_machine_would_do_and_writes_everything(profile: Path) -> None:
+    result = run(profile, "--world-sizes", "8,64", "--steps", "3600", "--budget", "10")
+    assert result.exit_code == 0, result.output
+    out = profile.parent / "out"
+    table = pd.read_csv(out / "prediction.csv")
+    assert list(table["world_size"]) == [8, 64]
+    for row, point in zip(table.itertuples(), asked.points(load_profile(profile), (8, 64)), strict=True):
+        true = truth(replace(point, arms=ARMS), MACHINE, rounds=200)
+        assert row.step_time_s == pytest.approx(true.times_s["ddp"], rel=0.06)
+        assert row.parallel_efficiency_low < true.efficiency < row.parallel_efficiency_high
+        assert row.device_hours == pytest.approx(row.world_size * row.step_time_s)
+    assert set(table["source"]) == {"predicted"}
+    assert set(table["interval"]) == {"scenario range"}
+    for name in ("prediction.md", "prediction.tex", "prediction.pdf", "prediction.png", "calibration.json"):
+        assert (out / name).stat().st_size > 0
+    assert "Source: predicted, nothing here is measured" in (out / "prediction.txt").read_text()
+    assert "We predict that 3600 training steps" in (out / "proposal.txt").read_text()
+    assert "best within the limits is world size 8." in result.output
+
+
+def test_a_calibration_file_gives_the_same_as_its_records(profile: Path) -> None:
+    assert run(profile, "--world-sizes", "2").exit_code == 0
+    out = profile.parent / "out"
+    first = (out / "prediction.csv").read_text()
+    given = ["--profile", str(profile), "--calibration", str(out / "calibration.json"), "--world-sizes", "2"]
+    assert CliRunner().invoke(main, ["predict", *given, "--out", str(profile.parent / "b")]).exit_code == 0
+    assert (profile.parent / "b" / "prediction.csv").read_text() == first
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--world-sizes", "8,x"], "--world-sizes 8,x: must be distinct whole numbers >= 1"),
+        (["--world-sizes", "0"], "--world-sizes 0: must be distinct whole numbers"),
+        (["--world-sizes", "3"], "world size 3: global_batch_size = 512: must be divisible"),
+        (["--world-sizes", "256"], "world size 256: local_batch_size = 2: calibrated are 4 to 512"),
+        (["--budget", "much"], "--budget much: must be device-hours, such as 1500, or money, such as 1500EUR"),
+        (["--budget", "-3"], "--budget -3: must be device-hours"),
+        (["--scaling", "weak"], "has no series [[study.weak_scaling]] of a KAN"),
+        (["--calibration", "{d}/none"], "--calibration {d}/none: cannot be read: No such file"),
+        (["--calibration", "{d}/mine.toml"], "mine.toml: not JSON"),
+        (["--calibration", "{d}"], "{d}: no records of the experiment calibration"),
+        (["--out", "{d}/mine.toml"], "--out {d}/mine.toml: must be a folder that can be written"),
+        (["--profile", "nothing"], "profile 'nothing': must be"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_exit_code_2(profile: Path, words: list[str], message: str) -> None:
+    folder = str(profile.parent)
+    result = run(profile, *[word.format(d=folder) for word in words])
+    assert result.exit_code == 2
+    assert message.format(d=folder) in result.output
+    assert result.output.count("Error: ") == 1
+    assert "Traceback" not in result.output
+
+
+def test_one_machines_network_is_not_taken_for_anothers(profile: Path) -> None:
+    other = profile.with_name("other.toml")
+    other.write_text(PROFILE)
+    result = run(other, "--world-sizes", "8")
+    assert result.exit_code == 2
+    assert "the calibration is of mine, and" in result.output
+    assert "states no [network]" in result.output
+
+
+def test_without_a_network_between_nodes_only_one_node_is_predicted(profile: Path) -> None:
+    profile.write_text(PROFILE)
+    assert run(profile, "--world-sizes", "2").exit_code == 0
+    result = run(profile, "--world-sizes", "4")
+    assert result.exit_code == 2
+    assert "no network between nodes is calibrated" in result.output
+
+
+def test_help_teaches_and_predicting_loads_no_torch(profile: Path) -> None:
+    text = CliRunner().invoke(main, ["predict", "--help"]).output
+    for word in ("--world-sizes 8,64,512", "--calibration proposal/calibration.json", "--budget 1500", "Exit codes"):
+        assert word in text
+    code = (
+        "import sys; from kanstudy.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    given = ["predict", "--profile", str(profile), "--calibration", str(profile.parent / "results")]
+    words = [*given, "--world-sizes", "2", "--out", str(profile.parent / "out")]
+    subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True)
