@@ -36,14 +36,13 @@ SETTINGS = (
 """`HIDDEN,WIDTHS:GLOBAL_BATCH:BUCKET_CAP_MB`; all are measured as the ranks lie, the first two over each link too."""
 LINKS = ("50mbit:0ms", "80mbit:2ms", "120mbit:0.5ms", "160mbit:1ms", "200mbit:0.2ms")
 """Held-out links: below some 50 Mbit/s a check takes long, above some 200 the cores are the limit, not the link."""
-TRAINING_LINKS = ("60mbit:0ms", "100mbit:3ms", "180mbit:0.5ms")
+TRAINING_LINKS = ("60mbit:0ms", "100mbit:3ms", "140mbit:1.5ms", "180mbit:0.5ms")
 ALLREDUCE_BYTES = (256, 16384, 131072, 524288)
-CALIBRATION_LAUNCHES = 3
-"""Two would show that launches differ, three by how much."""
-ROUNDS, LAUNCHES = 3, 5
+CALIBRATION_ROUNDS, CALIBRATION_LAUNCHES = 3, 3
+ROUNDS, LAUNCHES = 2, 5
 """Few rounds and many launches: a prediction is for a new launch, so that the launch is the replicate."""
 _OVER_LINKS = 2
-_TIMING: dict[str, Any] = {"block_s": 0.1, "warmup_steps": 3, "warmup_s": 0.05, "phase_steps": 5}
+_TIMING: dict[str, Any] = {"block_s": 0.05, "warmup_steps": 3, "warmup_s": 0.05, "phase_steps": 5}
 _SETTING = re.compile(r"(\d+(?:,\d+)*):(\d+):(\d+(?:\.\d+)?)")
 
 
@@ -64,9 +63,9 @@ class Setting:
         return cls(tuple(map(int, match[1].split(","))), int(match[2]), float(match[3]))
 
 
-def calibration_plan(profile: Profile, launches: int = CALIBRATION_LAUNCHES) -> ExperimentPlan:
+def calibration_plan(profile: Profile) -> ExperimentPlan:
     """The profile's calibration; `ProfileError` where it has none."""
-    plan = experiments.plan(profile, "calibration", launches=launches)
+    plan = experiments.plan(profile, "calibration", CALIBRATION_ROUNDS, CALIBRATION_LAUNCHES)
     if not plan.points:
         raise ProfileError(f"{profile.path}: nothing to calibrate with: add a [[study.calibration]]")
     return plan
