@@ -80,6 +80,20 @@ def find_record(results: Path, experiment: str, point_id: str) -> Record | None:
         return None
 
 
+def check_measured(plan: ExperimentPlan, results: Path) -> None:
+    """`FolderError` where a point's record is there, but simulated: it would pass for what was to be measured."""
+    for point in plan.points:
+        with contextlib.suppress(RecordError, OSError):
+            record = find_record(results, plan.experiment, point.point_id)
+            if record is not None and record.source == "simulated":
+                raise FolderError(f"results folder {results}: its records are simulated; measure into another folder")
+
+
+def simulated_beside(results: Path) -> list[Path]:
+    """The other folders beside this one that hold simulated records, by their names."""
+    return [path for path in sorted(results.parent.glob("*-simulated")) if path.is_dir() and path != results]
+
+
 def states(plan: ExperimentPlan, results: Path) -> dict[str, str]:
     """Each planned point's status by what the plan wants; `missing` or `unreadable` where there is no such record."""
     return {point.point_id: _state(plan, results, point.point_id) for point in plan.points}

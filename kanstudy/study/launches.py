@@ -52,6 +52,7 @@ class Launches:
     def measure(self) -> None:
         """Measure what the plan still lacks; `FolderError` where the results cannot be written."""
         plan = self.plan
+        folder.check_measured(plan, self.results)
         try:
             folder.write_plan(plan, self.results)
         except OSError as error:
