@@ -89,6 +89,8 @@ def check(work: Batch, names: list[str]) -> None:
     """Refuse now what would only show when the last notebook begins."""
     from kanstudy.study.notebooks import NotebookError
 
+    if not work.notebooks.is_dir():
+        raise BadInput(f"{work.notebooks}: no such folder: kanstudy runs the notebooks of a checkout: go there")
     try:
         work.check(names)
     except NotebookError as error:

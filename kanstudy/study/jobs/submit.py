@@ -44,8 +44,7 @@ def submit(
     waits for it. Raises `ProfileError` without a cluster, `SlurmError` with Slurm's own words, `FolderError` where
     the results cannot be written or are simulated, or another submission is under way.
     """
-    if profile.cluster is None:
-        raise ProfileError(f"{profile.path}: has no [cluster], and is measured here: kanstudy run")
+    cluster = profile.require_cluster()
     for plan in plans.values():
         check_measured(plan, results)
     left = submission.unfinished(plans, results)
@@ -53,7 +52,7 @@ def submit(
         say("Every planned point has its final record: nothing is submitted")
         return None
     with opened(results / submission.JOBS):  # of two at once, each would find the other's job not there
-        return _submit(left, plans, profile, profile.cluster, results, figures, say)
+        return _submit(left, plans, profile, cluster, results, figures, say)
 
 
 def _submit(
