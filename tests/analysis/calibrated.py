@@ -64,10 +64,11 @@ def calibration_points(node_ranks: int = 2) -> list[PointSpec]:
                     make_point(
                         scaling="weak",
                         world_size=node_ranks,
+                        arms=("serial_local", "concurrent", "ddp_noop", "ddp")[:: 1 if node_ranks > 1 else 2],
                         global_batch_size=rows * node_ranks,
                         layer_widths=wide,
                         bucket_cap_mb=cap,
-                        allreduce_bytes=(1024, 16384, 131072, 1048576, 4194304) if first else (),
+                        allreduce_bytes=(1024, 16384, 131072, 1048576, 4194304) if first and node_ranks > 1 else (),
                         **common,
                     )
                 )
