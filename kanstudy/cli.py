@@ -24,6 +24,7 @@ from kanstudy.commands.collect import collect
 from kanstudy.commands.errors import BadInput
 from kanstudy.commands.predict import predict
 from kanstudy.commands.report import report
+from kanstudy.commands.simulate import simulate
 from kanstudy.commands.submit import submit
 from kanstudy.study.batch import INTRODUCTION
 from kanstudy.study.series import NOTEBOOKS
@@ -71,6 +72,7 @@ bench.add_command(attribution)
 bench.add_command(nccl)
 bench.add_command(prediction)
 main.add_command(report)
+main.add_command(simulate)
 main.add_command(predict)
 main.add_command(submit)
 main.add_command(collect)

@@ -12,10 +12,15 @@ from pathlib import Path
 from kanstudy.files import write_atomically
 from kanstudy.record import SCHEMA_VERSION, SOURCES, STATUSES, AllReduce, Arm, Fault, Record, Round
 from kanstudy.sizes import kan_terms, widths
-from kanstudy.spec import ARMS, SCALINGS
+from kanstudy.spec import ARMS, SCALINGS, PointSpec
 from kanstudy.strict_json import RecordError, as_list, as_object, build_strictly, rounded, without_nan
 
 _OF_RANKS = ("rank_step_times_s", "rank_block_times_s", "reference_kernel_s", "foreign_cpu_share", "minor_faults")
+_OF_POINT = sorted(
+    {field.name for field in dataclasses.fields(PointSpec)}
+    & {field.name for field in dataclasses.fields(Record)} - {"arms", "operator", "train_steps"}
+)
+"""What a record repeats of its point as it is: the operator is resolved, steps are told once they are trained."""
 _INSTRUMENTED = ("forward_s", "backward_s", "optimizer_s", "data_wait_s", "bucket_ready_s")
 
 
@@ -52,6 +57,19 @@ def read_record(path: Path | str) -> Record:
         raise RecordError(f"{path}: {error}") from error
     if record.point_id != path.stem:
         raise RecordError(f"{path}: point_id {record.point_id!r} does not belong in this file")
+    return record
+
+
+def read_record_of(point: PointSpec, results_dir: Path | str) -> Record:
+    """The record of a point, as `read_record` reads it; `RecordError` too where it tells of another point."""
+    path = record_path(results_dir, point.experiment, point.point_id)
+    record = read_record(path)
+    for name in _OF_POINT:
+        told, meant = getattr(record, name), getattr(point, name)
+        if told != (list(meant) if isinstance(meant, tuple) else meant):
+            raise RecordError(f"{path}: of another point: {name} = {told!r}: must be {meant!r}")
+    if set(record.arms) != set(point.arms):
+        raise RecordError(f"{path}: of another point: arms {', '.join(record.arms)}: must be {', '.join(point.arms)}")
     return record
 
 

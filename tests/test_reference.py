@@ -9,9 +9,14 @@ import pandas as pd
 import pytest
 
 from kanstudy.analysis import estimates, results
+from kanstudy.analysis.machine_model.expected import expected
+from kanstudy.commands.simulate import machine_of
+from kanstudy.study import experiments
+from kanstudy.study.profile import load_profile
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER, FIGURES = ROOT / "results" / "reference" / "laptop", ROOT / "figures" / "reference"
+SIMULATED = ROOT / "results" / "reference" / "finisterrae3-simulated"
 
 
 def test_every_planned_point_is_measured_to_its_end() -> None:
@@ -43,6 +48,20 @@ def test_it_is_small() -> None:
         assert 0 < sum(path.stat().st_size for path in files) < 2_000_000
 
 
+def test_the_simulated_reference_is_what_the_profile_gives_and_says_that_it_is_simulated() -> None:
+    records = results.load(SIMULATED).records
+    assert {record.source for record in records} == {"simulated"}
+    assert set(results.planned_versus_done(SIMULATED)["status"]) == {"ok"}
+    assert sum(path.stat().st_size for path in SIMULATED.rglob("*") if path.is_file()) < 1_000_000
+    profile = load_profile("finisterrae3")
+    points = {point.point_id: point for point in experiments.plan(profile, "strong_scaling", 6, launcher="none").points}
+    strong = estimates.strong(records).set_index("point_id")
+    assert set(strong.index) == set(points)
+    for point_id, point in points.items():
+        truth = expected(point, machine_of(profile, point)).efficiency
+        assert strong.loc[point_id, "efficiency"] == pytest.approx(truth, rel=0.025), "steps wait for the slowest rank"
+
+
 @pytest.mark.parametrize("name", ["strong_scaling", "weak_scaling", "communication_overhead", "model_size"])
 def test_the_committed_tables_are_those_of_the_records(name: str) -> None:
     experiment = "model_size_scaling" if name == "model_size" else name
@@ -62,7 +81,14 @@ def test_the_committed_tables_are_those_of_the_records(name: str) -> None:
 
 
 def test_the_figures_are_there() -> None:
-    for name in ("overview", "strong_scaling", "attribution_strong", "weak_scaling", "communication_overhead"):
+    for name in (
+        "overview",
+        "beside_published",
+        "strong_scaling",
+        "attribution_strong",
+        "weak_scaling",
+        "communication_overhead",
+    ):
         for ending in ("pdf", "png", "txt"):
             assert (FIGURES / f"{name}.{ending}").stat().st_size > 0
 

@@ -42,6 +42,12 @@ def caption(records: Sequence[Record]) -> str:
     return ". ".join(sentences) + "."
 
 
+def name_suffix(records: Sequence[Record]) -> str:
+    """Behind the names of files made from these records: `-simulated` and the like where none of them is measured."""
+    sources = {record.source for record in records}
+    return "" if "measured" in sources else "".join(f"-{source}" for source in sorted(sources))
+
+
 def _compared_with(records: Sequence[Record]) -> list[str]:
     """The baseline of efficiency, where its arm is there, and that of the overhead where there is no other."""
     arms = {(record.scaling, arm) for record in records for arm in record.arms}

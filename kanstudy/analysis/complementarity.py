@@ -24,7 +24,7 @@ import pandas as pd
 
 from kanstudy.analysis.results import launches, surroundings
 from kanstudy.analysis.rows import columns, joined, quality, value_text
-from kanstudy.analysis.series import SERIES_KEYS, series_keys, told_apart
+from kanstudy.analysis.series import SERIES_KEYS, names, series_keys, told_apart
 from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.intervals import Estimate
 from kanstudy.analysis.statistics.paired_arms import PairedArms
@@ -158,16 +158,16 @@ def _quality(record: Record) -> str:
 def _pairs(records: Sequence[Record]) -> Iterator[tuple[str, Record, Record | None]]:
     """Every two operators of the same work at each world size above one, the slower first, with the work's name."""
     keys = pd.DataFrame(series_keys(records), columns=list(SERIES_KEYS)).drop(columns=["operator", "node_set"])
-    labels = told_apart(keys["model"].str.upper() + " " + keys["dataset"], keys)
+    labels = told_apart(names(keys), keys)
     groups: dict[tuple, list[Record]] = {}
-    names = {}
+    name_of = {}
     for record, key, label in zip(records, keys.itertuples(index=False), labels, strict=True):
         if record.world_size > 1 and record.operator in NAMED_OPERATORS:
             groups.setdefault((*key, record.world_size), []).append(record)
-            names[(*key, record.world_size)] = label
+            name_of[(*key, record.world_size)] = label
     for work, group in groups.items():
         group.sort(key=lambda record: NAMED_OPERATORS.index(str(record.operator)))
         if len(group) == 1:
-            yield names[work], group[0], None
+            yield name_of[work], group[0], None
         for slower, faster in itertools.combinations(group, 2):
-            yield names[work], slower, faster
+            yield name_of[work], slower, faster

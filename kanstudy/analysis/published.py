@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis.rows import value_text
-from kanstudy.analysis.series import WORK_KEYS
+from kanstudy.analysis.series import WORK_KEYS, names
 
 REFERENCE = "arXiv 2609.07740v1, abstract"
 UNSTATED = "model and batch sizes are not stated there"
@@ -65,6 +65,17 @@ def compare(
     rows = [*_scaling(strong), *_weak(weak), *_overhead(overhead), *_sizes(sizes)]
     rows += _operators(pd.DataFrame() if operators is None else operators)
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def beside_caption(strong: pd.DataFrame) -> str:
+    """For under the figure of efficiencies beside the published one: where each source's come from."""
+    profiles = {str(source): ", ".join(dict.fromkeys(rows["profile"])) for source, rows in strong.groupby("source")}
+    sentences = [f"{source.capitalize()}: profile {names}" for source, names in profiles.items()]
+    if "simulated" in profiles:
+        sentences.append("The simulation rests on assumed constants of that machine, none of them measured on it")
+    sentences.append(f"Published: {EFFICIENCY.text} on {WORLD_SIZE} {DEVICE}, {REFERENCE}; {UNSTATED}")
+    sentences.append("Theirs may be another model and batch: where numbers agree, nothing is reproduced")
+    return ". ".join(sentences) + "."
 
 
 def setting_text(row: pd.Series) -> str:
@@ -122,7 +133,7 @@ def _sizes(sizes: pd.DataFrame) -> Iterator[dict]:
             first, last = rows.iloc[0], rows.iloc[-1]
             grown = f"{last['n_params'] / first['n_params']:.1f} times the parameters"
             change = f"{last[name] / first[name]:.2f} times"
-            ours = f"{last['model'].upper()} {last['dataset']}: {grown}, {change} the " + (
+            ours = f"{names(rows).iloc[0]}: {grown}, {change} the " + (
                 "parameters per byte" if theirs is MEMORY else "time of a step"
             )
             yield _row(theirs, last, name, ours, [first["point_id"], last["point_id"]], "a direction, not a number")

@@ -78,15 +78,25 @@ def series_labels(records: Sequence[Record]) -> list[str]:
 
 def _labels_of(keys: pd.DataFrame) -> pd.Series:
     """Labels of series of one experiment."""
-    return told_apart(keys["model"].str.upper() + " " + keys["dataset"], keys)
+    return told_apart(names(keys), keys)
+
+
+def names(frame: pd.DataFrame) -> pd.Series:
+    """How a label of each row begins: model and data set, and the source of what was not measured."""
+    return frame["model"].str.upper() + " " + frame["dataset"] + source_suffix(frame)
+
+
+def source_suffix(frame: pd.DataFrame) -> pd.Series:
+    """Behind a label, the source of what was not measured."""
+    return frame["source"].map(lambda source: "" if source == "measured" else f", {source}")
 
 
 def told_apart(labels: pd.Series, frame: pd.DataFrame) -> pd.Series:
     """Labels with as many of the frame's columns behind them as it takes to tell its different rows apart."""
     keys = frame.map(plain)
     different = len(keys.drop_duplicates())
-    names, heads = [str(name) for name in keys], list(_LABEL_HEADS)
-    for name in sorted(names, key=lambda name: heads.index(name) if name in heads else len(heads)):
+    columns, heads = [str(name) for name in keys], list(_LABEL_HEADS)
+    for name in sorted(columns, key=lambda name: heads.index(name) if name in heads else len(heads)):
         if labels.nunique() == different:
             continue
         longer = labels + f", {_LABEL_HEADS.get(name, name.replace('_', ' '))} " + keys[name]

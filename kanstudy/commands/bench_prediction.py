@@ -83,14 +83,13 @@ def prediction(
             rounds or held_out.ROUNDS,
             launches or held_out.LAUNCHES,
         )
-        learning = [held_out.calibration_plan(loaded)]
-        if any(plan.links):
-            learning.append(held_out.links_plan(loaded))
-        for known in learning:
+        more = held_out.more_ranks_plan(loaded, plan.links)
+        for known in (held_out.calibration_plan(loaded), *([held_out.links_plan(loaded)] if more.points else [])):
             launch.run(known, results)
-        frozen = _frozen(plan, results)
+        frozen = _frozen(plan, more, results)
         click.echo(f"predictions are frozen: {results / 'predictions.json'}, SHA-256 {frozen.sha256}")
-        launch.run(replace(plan, provenance=frozen.provenance), results)
+        for unknown in (plan, *([more] if more.points else [])):
+            launch.run(replace(unknown, provenance=frozen.provenance), results)
     except (profiles.ProfileError, launch.FolderError, NotCovered, TooFewSteps) as error:
         raise BadInput(str(error)) from error
     except (launch.LaunchError, CalibrationError, LinksError, FrozenError, OSError) as error:
@@ -99,8 +98,10 @@ def prediction(
     _show(results)
 
 
-def _frozen(plan: ExperimentPlan, results: Path) -> Frozen:
-    """The predictions of the plan's points: those that are written down already, or new ones."""
+def _frozen(plan: ExperimentPlan, more: ExperimentPlan, results: Path) -> Frozen:
+    """The predictions of both plans' points: those that are written down already, or new ones."""
+    import pandas as pd
+
     from kanstudy.analysis.prediction import calibration as calibrations
     from kanstudy.analysis.prediction import emulated, frozen, rivals
     from kanstudy.analysis.results import load
@@ -109,12 +110,13 @@ def _frozen(plan: ExperimentPlan, results: Path) -> Frozen:
     path = results / frozen.FILE
     if path.exists():
         known = frozen.read(path)
-        if set(known.points) != set(plan.points):
+        if set(known.points) != {*plan.points, *more.points}:
             raise frozen.FrozenError(f"{path}: predicts other settings than those asked for: choose another --out")
         return known
     records = load(results, "calibration").records
     found = calibrations.calibrate(records)
-    law = emulated.learn(load(results, held_out.LINKS_EXPERIMENT).records) if any(plan.links) else None
+    law = emulated.learn(load(results, held_out.LINKS_EXPERIMENT).records) if more.points else None
+    messages = emulated.messages(law, more.points) if law else pd.DataFrame()
     basis = {
         "calibration": list(found.point_ids),
         "machine": repr(found.constants),
@@ -122,7 +124,8 @@ def _frozen(plan: ExperimentPlan, results: Path) -> Frozen:
         "notes": list(found.notes),
         "links": None if law is None else {"learned_from": law.links, "coefficients": law.coefficients},
     }
-    return frozen.freeze(path, plan.points, rivals.predictions(found, records, plan.points, law), basis)
+    predictions = rivals.predictions(found, records, plan.points, law)
+    return frozen.freeze(path, (*plan.points, *more.points), predictions, messages, basis)
 
 
 def _show(results: Path) -> None:
@@ -135,9 +138,11 @@ def _show(results: Path) -> None:
 
     try:
         predicted = frozen.read(results / frozen.FILE)
-        scores = scoring.score(predicted, load(results, held_out.EXPERIMENT).records)
+        found = load(results).records
+        own = [record for record in found if record.experiment in (held_out.EXPERIMENT, held_out.RANKS_EXPERIMENT)]
+        scores = scoring.score(predicted, own)
         figures = results / "figures"
-        for name in ("settings", "skill", "coverage", "links"):
+        for name in ("settings", "skill", "coverage", "links", "messages"):
             table = getattr(scores, name).to_csv(index=False, float_format="%.6g")
             write_atomically(figures / f"{plots.NAME}_{name}.csv", table)
         save_figure(plots.predicted_versus_measured(scores), figures, plots.NAME, plots.caption(scores))

@@ -53,6 +53,12 @@ def results_folder(profile: Profile | None, given: str, option: str = "--results
     return folder
 
 
+def simulated_folder(profile: Profile) -> Path:
+    """Where records of the profile's machine go that are simulated, beside those that are measured."""
+    measured = results_folder(profile, "")
+    return measured.with_name(f"{measured.name}-simulated")
+
+
 def figures_folder(profile: Profile | None, results_dir: str, figures_dir: str = "") -> Path:
     """Where figures go: the folder given, or below the results that are named, or else the profile's."""
     from kanstudy.study import profile as profiles
@@ -83,6 +89,8 @@ def check(work: Batch, names: list[str]) -> None:
     """Refuse now what would only show when the last notebook begins."""
     from kanstudy.study.notebooks import NotebookError
 
+    if not work.notebooks.is_dir():
+        raise BadInput(f"{work.notebooks}: no such folder: kanstudy runs the notebooks of a checkout: go there")
     try:
         work.check(names)
     except NotebookError as error:

@@ -77,11 +77,10 @@ def submit(
 
     try:
         loaded = profiles.load_profile(profile)
-        if loaded.cluster is None:
-            raise profiles.ProfileError(f"{loaded.path}: has no [cluster], and is measured here: kanstudy run")
+        cluster = loaded.require_cluster()
         if variables and not results_dir:
             raise profiles.ProfileError(f"--env {variables[0]}: needs --results-dir, which keeps such records apart")
-        loaded = replace(loaded, cluster=with_variables(loaded.cluster, variables, "--env"))
+        loaded = replace(loaded, cluster=with_variables(cluster, variables, "--env"))
         plans = {
             name: experiments.plan(loaded, name, rounds or 0, launches, "none")
             for name in NOTEBOOKS

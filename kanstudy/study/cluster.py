@@ -93,9 +93,12 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """`[device]`: constants of one rank's device, as its vendor states them; 0: not stated.
+    """`[device]`: constants of one rank's device; 0: not stated. Nothing measured depends on them.
 
-    Peak rates in TFLOP/s, memory in GiB and GB/s, power in W, price for one device and hour in `currency`.
+    As its vendor states them: peak rates in TFLOP/s, memory in GiB and GB/s, power in W; price for one device and hour
+    in `currency`. For simulation, where no calibration is at hand: the share of the peak rates that matrix products and
+    what works element by element reach, what a kernel's launch costs the host, how much slower backward is while
+    gradients travel (0.1: by a tenth), and standard deviations of the logarithm between devices, steps, and blocks.
     """
 
     name: str = key("")
@@ -106,6 +109,13 @@ class Device:
     power_w: float = key(0.0, least=0)
     price_per_hour: float = key(0.0, least=0)
     currency: str = key("EUR")
+    flops_share: float = key(0.0, least=0, most=1)
+    memory_share: float = key(0.0, least=0, most=1)
+    launch_us: float = key(0.0, least=0)
+    overlap_slowdown: float = key(0.0, least=0)
+    device_sd: float = key(0.0, least=0)
+    step_sd: float = key(0.0, least=0)
+    block_sd: float = key(0.0, least=0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,13 @@ from pathlib import Path
 
 from kanstudy.files import write_atomically
 from kanstudy.record import Record
-from kanstudy.record_files import read_record, record_path
+from kanstudy.record_files import read_record_of
+from kanstudy.spec import PointSpec
 from kanstudy.strict_json import RecordError
 from kanstudy.study.plan import ExperimentPlan
+
+_NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)
+"""What a disk says that is full, over its quota, read-only, another's or broken."""
 
 
 class FolderError(RuntimeError):
@@ -33,7 +37,8 @@ class FolderBusyError(FolderError):
 
 @contextlib.contextmanager
 def opened(results: Path) -> Iterator[None]:
-    """Make the folder and hold its lock; `FolderError` where that cannot be."""
+    """Make the folder and hold its lock; `FolderError` where that cannot be, or where the folder cannot be written any
+    more."""
     lock = results / ".lock"
     try:
         results.mkdir(parents=True, exist_ok=True)
@@ -48,12 +53,13 @@ def opened(results: Path) -> Iterator[None]:
                 holder = os.read(handle, 200).decode(errors="replace") or "another process"
                 raise FolderBusyError(f"results folder {results}: {holder} is running a study in it") from error
             # some network file systems have no locks: go on without
-        try:
-            os.truncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
-        except OSError as error:  # the disk is full
-            raise FolderError(f"results folder {results}: cannot be written: {error.strerror}") from error
+        os.truncate(handle, 0)
+        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         yield
+    except OSError as error:
+        if error.errno not in _NOT_WRITABLE:
+            raise
+        raise FolderError(f"results folder {results}: cannot be written: {error.strerror}") from error
     finally:
         os.close(handle)
 
@@ -72,22 +78,36 @@ def write_plan(plan: ExperimentPlan, results: Path) -> None:
     write_atomically(results / "plans" / f"{plan.experiment}.json", json.dumps(values, indent=1))
 
 
-def find_record(results: Path, experiment: str, point_id: str) -> Record | None:
-    """The record of a point, None where there is none; `RecordError` where it is not readable."""
+def find_record(results: Path, point: PointSpec) -> Record | None:
+    """The record of a point, None where there is none; `RecordError` where what is there is none, or another's."""
     try:
-        return read_record(record_path(results, experiment, point_id))
+        return read_record_of(point, results)
     except FileNotFoundError:
         return None
 
 
+def check_measured(plan: ExperimentPlan, results: Path) -> None:
+    """`FolderError` where a point's record is there, but simulated: it would pass for what was to be measured."""
+    for point in plan.points:
+        with contextlib.suppress(RecordError, OSError):
+            record = find_record(results, point)
+            if record is not None and record.source == "simulated":
+                raise FolderError(f"results folder {results}: its records are simulated; measure into another folder")
+
+
+def simulated_beside(results: Path) -> list[Path]:
+    """The other folders beside this one that hold simulated records, by their names."""
+    return [path for path in sorted(results.parent.glob("*-simulated")) if path.is_dir() and path != results]
+
+
 def states(plan: ExperimentPlan, results: Path) -> dict[str, str]:
     """Each planned point's status by what the plan wants; `missing` or `unreadable` where there is no such record."""
-    return {point.point_id: _state(plan, results, point.point_id) for point in plan.points}
+    return {point.point_id: _state(plan, results, point) for point in plan.points}
 
 
-def _state(plan: ExperimentPlan, results: Path, point_id: str) -> str:
+def _state(plan: ExperimentPlan, results: Path, point: PointSpec) -> str:
     try:
-        record = find_record(results, plan.experiment, point_id)
+        record = find_record(results, point)
     except (RecordError, OSError):
         return "unreadable"
     machine = plan.profile.machine
@@ -95,4 +115,4 @@ def _state(plan: ExperimentPlan, results: Path, point_id: str) -> str:
         return "missing"
     if machine.device not in ("auto", record.device_type):
         return "missing"
-    return record.state(plan.rounds[point_id], plan.launches, plan.target_width.get(point_id))
+    return record.state(plan.rounds[point.point_id], plan.launches, plan.target_width.get(point.point_id))

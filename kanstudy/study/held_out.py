@@ -23,6 +23,7 @@ from kanstudy.study.strict import ProfileError
 
 EXPERIMENT = "held_out"
 LINKS_EXPERIMENT = "links"
+RANKS_EXPERIMENT = "held_out_ranks"
 SETTINGS = (
     "96,96:256:0.1",
     "40,40:96:25",
@@ -36,14 +37,14 @@ SETTINGS = (
 """`HIDDEN,WIDTHS:GLOBAL_BATCH:BUCKET_CAP_MB`; all are measured as the ranks lie, the first two over each link too."""
 LINKS = ("50mbit:0ms", "80mbit:2ms", "120mbit:0.5ms", "160mbit:1ms", "200mbit:0.2ms")
 """Held-out links: below some 50 Mbit/s a check takes long, above some 200 the cores are the limit, not the link."""
-TRAINING_LINKS = ("60mbit:0ms", "100mbit:3ms", "180mbit:0.5ms")
+TRAINING_LINKS = ("60mbit:0ms", "100mbit:3ms", "140mbit:1.5ms", "180mbit:0.5ms")
 ALLREDUCE_BYTES = (256, 16384, 131072, 524288)
-CALIBRATION_LAUNCHES = 3
-"""Two would show that launches differ, three by how much."""
-ROUNDS, LAUNCHES = 3, 5
+HELD_OUT_BYTES = (1024, 65536, 262144)
+CALIBRATION_ROUNDS, CALIBRATION_LAUNCHES = 3, 3
+ROUNDS, LAUNCHES = 2, 5
 """Few rounds and many launches: a prediction is for a new launch, so that the launch is the replicate."""
 _OVER_LINKS = 2
-_TIMING: dict[str, Any] = {"block_s": 0.1, "warmup_steps": 3, "warmup_s": 0.05, "phase_steps": 5}
+_TIMING: dict[str, Any] = {"block_s": 0.05, "warmup_steps": 3, "warmup_s": 0.05, "phase_steps": 5}
 _SETTING = re.compile(r"(\d+(?:,\d+)*):(\d+):(\d+(?:\.\d+)?)")
 
 
@@ -64,9 +65,9 @@ class Setting:
         return cls(tuple(map(int, match[1].split(","))), int(match[2]), float(match[3]))
 
 
-def calibration_plan(profile: Profile, launches: int = CALIBRATION_LAUNCHES) -> ExperimentPlan:
+def calibration_plan(profile: Profile) -> ExperimentPlan:
     """The profile's calibration; `ProfileError` where it has none."""
-    plan = experiments.plan(profile, "calibration", launches=launches)
+    plan = experiments.plan(profile, "calibration", CALIBRATION_ROUNDS, CALIBRATION_LAUNCHES)
     if not plan.points:
         raise ProfileError(f"{profile.path}: nothing to calibrate with: add a [[study.calibration]]")
     return plan
@@ -74,20 +75,39 @@ def calibration_plan(profile: Profile, launches: int = CALIBRATION_LAUNCHES) -> 
 
 def links_plan(profile: Profile, links: Sequence[str] = TRAINING_LINKS) -> ExperimentPlan:
     """Blocking all-reduces over the links to learn from; nothing else is measured there but a tiny step."""
+    return _messages_plan(profile, LINKS_EXPERIMENT, links, _template(profile).world_size, ALLREDUCE_BYTES)
+
+
+def more_ranks_plan(profile: Profile, links: Sequence[str] = LINKS) -> ExperimentPlan:
+    """Blocking all-reduces of twice as many ranks as there are cores for, over held-out links, with other sizes.
+
+    So many ranks take turns on the cores, so that nothing is said of their steps; messages over a slow link hardly need
+    a core. The records are marked oversubscribed.
+    """
+    ranks = 2 * _template(profile).world_size
+    machine = dataclasses.replace(profile.machine, world_sizes=(ranks,), allow_oversubscription=True)
+    crowded = dataclasses.replace(profile, machine=machine)
+    return _messages_plan(crowded, RANKS_EXPERIMENT, [link for link in links if link], ranks, HELD_OUT_BYTES)
+
+
+def _messages_plan(
+    profile: Profile, experiment: str, links: Sequence[str], ranks: int, allreduce_bytes: Sequence[int]
+) -> ExperimentPlan:
     base = _template(profile)
     point = dataclasses.replace(
         base,
-        experiment=LINKS_EXPERIMENT,
+        experiment=experiment,
         layer_widths=(base.layer_widths[0], 4, base.layer_widths[-1]),
-        global_batch_size=base.world_size,
+        world_size=ranks,
+        global_batch_size=ranks,
         arms=("ddp_noop",),
-        allreduce_bytes=ALLREDUCE_BYTES,
+        allreduce_bytes=tuple(allreduce_bytes),
         **(_TIMING | {"phase_steps": 0}),
     )
     points = tuple(dataclasses.replace(point, link=link) for link in _checked(links))
     return ExperimentPlan(
         profile=profile,
-        experiment=LINKS_EXPERIMENT,
+        experiment=experiment,
         points=points,
         rounds={point.point_id: 1 for point in points},
     )

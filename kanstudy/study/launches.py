@@ -52,6 +52,7 @@ class Launches:
     def measure(self) -> None:
         """Measure what the plan still lacks; `FolderError` where the results cannot be written."""
         plan = self.plan
+        folder.check_measured(plan, self.results)
         try:
             folder.write_plan(plan, self.results)
         except OSError as error:
@@ -153,7 +154,7 @@ class Launches:
         if point.point_id in self.failures:
             return False
         try:
-            record = folder.find_record(self.results, point.experiment, point.point_id)
+            record = folder.find_record(self.results, point)
         except RecordError:  # the worker sets it aside
             return True
         rounds, launches = self.plan.rounds[point.point_id], self.plan.launches
@@ -193,7 +194,7 @@ class Launches:
         """A record for each, which keeps the complete rounds that are there."""
         for point in points:
             try:
-                record = folder.find_record(self.results, point.experiment, point.point_id)
+                record = folder.find_record(self.results, point)
             except RecordError:
                 record = None
             if record is not None and not self._is_of_this_machine(record):

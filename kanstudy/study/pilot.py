@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from statistics import fmean
 
+from kanstudy.spec import PointSpec
 from kanstudy.stopping import LOOKS, half_width, log_ratios
 from kanstudy.strict_json import RecordError
 from kanstudy.study.folder import find_record
@@ -21,7 +22,7 @@ def forecasts(plan: ExperimentPlan, results: Path) -> list[str]:
     lines = []
     for point in plan.points:
         if (width := plan.target_width.get(point.point_id)) is not None:
-            seen = _seen(results, plan.experiment, point.point_id)
+            seen = _seen(results, point)
             lines.append(f"  {point.point_id}, ±{width / 2:.1%} wanted: {_forecast(seen, width / 2)}")
     if lines and all(line.endswith(_UNKNOWN) for line in lines):
         return [f"  adaptive rounds, {LOOKS[0]} to {LOOKS[-1]}: {_UNKNOWN} at any of {len(lines)} points"]
@@ -31,10 +32,10 @@ def forecasts(plan: ExperimentPlan, results: Path) -> list[str]:
 _UNKNOWN = "nothing is known yet of the width that can be reached"
 
 
-def _seen(results: Path, experiment: str, point_id: str) -> list[tuple[int, float]]:
+def _seen(results: Path, point: PointSpec) -> list[tuple[int, float]]:
     """Of each launch that has an interval: its rounds, its half-width."""
     try:
-        record = find_record(results, experiment, point_id)
+        record = find_record(results, point)
     except (RecordError, OSError):
         return []
     if record is None:

@@ -101,6 +101,12 @@ class Profile:
         """Seconds without a sign of progress after which a launch is ended."""
         return self.machine.stall_timeout_s or self.machine.collective_timeout_s + 60.0
 
+    def require_cluster(self) -> Cluster:
+        """The cluster; `ProfileError` where the profile has none."""
+        if self.cluster is None:
+            raise ProfileError(f"{self.path}: has no [cluster], and is measured here: kanstudy run")
+        return self.cluster
+
     def check_machine(self) -> None:
         """Raise `ProfileError` where this machine cannot carry the largest world size."""
         if self.cluster:

@@ -23,12 +23,13 @@ def key(
     *,
     least: float = 1,
     above: float | None = None,
+    most: float | None = None,
     one_of: Any = None,
     may_be_empty: bool = True,
 ) -> Any:
     """A dataclass field that is a key: its default (none: required), the bounds of each number or the choices, and
     whether a list may be empty."""
-    bounds = {"least": least, "above": above, "one_of": one_of, "may_be_empty": may_be_empty}
+    bounds = {"least": least, "above": above, "most": most, "one_of": one_of, "may_be_empty": may_be_empty}
     return dataclasses.field(default=default, metadata=bounds)
 
 
@@ -105,9 +106,11 @@ def _checked(value: Any, hint: Any, bounds: Mapping[str, Any]) -> Any:
     if bounds["one_of"] is not None and value not in bounds["one_of"]:
         raise _NotAllowedError(allowed(value, bounds["one_of"]))
     if hint in (int, float):
-        least, above = bounds["least"], bounds["above"]
+        least, above, most = bounds["least"], bounds["above"], bounds["most"]
         if above is not None and value <= above:
             raise _NotAllowedError(f"{wording} > {above}")
+        if most is not None and not least <= value <= most:
+            raise _NotAllowedError(f"{wording} >= {least} and <= {most}")
         if above is None and value < least:
             raise _NotAllowedError(f"{wording} >= {least}")
     return hint(value)

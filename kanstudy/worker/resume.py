@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kanstudy.record import Record, blank_record
-from kanstudy.record_files import read_record, record_path
+from kanstudy.record_files import read_record_of, record_path
 from kanstudy.run_spec import RunSpec
 from kanstudy.spec import PointSpec
 from kanstudy.strict_json import RecordError
@@ -19,18 +19,19 @@ _OF_AN_ATTEMPT = ("utc", "git", "job", "preflight")
 def open_record(run: RunSpec, point: PointSpec, conditions: str) -> Record:
     """The record to go on with: the point's own where it was measured under the same conditions, else a new one.
 
-    What cannot go on (other conditions, unreadable, not measured) is moved to `aside/` next to it, never deleted.
+    What cannot go on (other conditions, unreadable, another point's, not measured) is moved to `aside/` next to it,
+    never deleted.
     """
     path = record_path(run.results_dir, point.experiment, point.point_id)
     if not path.exists():
         return blank_record(point, run)
     try:
-        record = read_record(path)
+        record = read_record_of(point, run.results_dir)
     except RecordError:
         set_aside(path)
         return blank_record(point, run)
     has_rounds = any(arm.rounds for arm in record.arms.values())
-    if record.source != blank_record(point, run).source or set(record.arms) != set(point.arms):
+    if record.source != blank_record(point, run).source:
         set_aside(path)
         return blank_record(point, run)
     if record.conditions != conditions:

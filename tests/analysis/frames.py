@@ -10,6 +10,7 @@ import pandas as pd
 from kanstudy.analysis.series import WORK_KEYS
 
 WORK = dict.fromkeys(WORK_KEYS, "x") | {
+    "source": "measured",
     "model": "kan",
     "dataset": "synthetic:32:1",
     "grid_size": 5,
@@ -31,6 +32,7 @@ def curve(sizes: tuple[int, ...], n_series: int = 1, intervals: bool = True) -> 
                 "series": f"KAN 32-64-64-1, grid 5, set {number}",
                 "world_size": size,
                 "point_id": f"p{number}w{size}",
+                "source": "measured",
             }
             values = {"efficiency": efficiency, "speedup": efficiency * size, "throughput": 1e4 * efficiency * size}
             for name, value in values.items():
@@ -65,7 +67,7 @@ def chain(values: tuple[float, ...], world_size: int = 2, series: str = "KAN 32-
         for factor, value in zip((*FACTORS, "efficiency"), (*values, product), strict=True)
     ]
     frame = pd.DataFrame(rows)
-    return frame.assign(value_low=frame["value"] - 0.02, value_high=frame["value"] + 0.02)
+    return frame.assign(source="measured", value_low=frame["value"] - 0.02, value_high=frame["value"] + 0.02)
 
 
 def settings(sizes: tuple[int, ...] = (2,), models: tuple[str, ...] = ("kan",)) -> pd.DataFrame:
@@ -108,6 +110,7 @@ def messages(sizes: tuple[int, ...] = (2,), series: tuple[str, ...] = ("KAN",)) 
                     "n": 50,
                     "series": name,
                     "point_id": f"{name}w{size}",
+                    "source": "measured",
                 }
             )
     return pd.DataFrame(rows)

@@ -45,11 +45,11 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_it_calibrates_freezes_measures_and_scores_and_then_has_nothing_left_to_do(plans, tmp_path):
     done = run(tmp_path, *SMALL)
     assert done.exit_code == 0, done.output
-    assert plans == ["calibration", "links", "held_out"]
+    assert plans == ["calibration", "links", "held_out", "held_out_ranks"]
     assert "link 50mbit:1ms: step off by at most" in done.output
     frozen = (tmp_path / "predictions.json").read_bytes()
     values = json.loads(frozen)
-    assert len(values["points"]) == 4
+    assert len(values["points"]) == 5
     for path in (tmp_path / "held_out").glob("*.json"):
         assert f"SHA-256 {read_record(path).provenance['prediction']['sha256']}" in done.output
     for name in ("prediction_check.pdf", "prediction_check.txt", "prediction_check_skill.csv"):

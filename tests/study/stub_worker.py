@@ -6,6 +6,7 @@ there) or under "start", before any block. Each start is counted in `<results>/s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -37,6 +38,10 @@ def go_wrong(run: RunSpec, how: str) -> None:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         (Path(run.results_dir) / "hanging").write_text(str(os.getpid()))
         time.sleep(600)
+    if how == "fill":
+        with contextlib.suppress(OSError), open(Path(run.results_dir) / "ballast", "wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1024))
     if how == "leave":
         sys.exit(0)
     if how == "port":
@@ -71,7 +76,7 @@ def one_round(run: RunSpec, point: PointSpec, wrong: str) -> bool:
                 index=done,
                 order=0,
                 active_ranks=[0],
-                started_utc="now",
+                started_utc=str(time.time_ns()),
                 **times,
                 **values,
             )

@@ -24,6 +24,13 @@ def test_nothing_that_is_held_out_is_calibrated_or_learned_from():
     assert learned.points[0].allreduce_bytes
 
 
+def test_more_ranks_than_cores_only_exchange_messages():
+    plan = held_out.more_ranks_plan(LAPTOP, ["", "75mbit:1.5ms"])
+    [point] = plan.points
+    assert (point.world_size, point.link, point.arms) == (4, "75mbit:1.5ms", ("ddp_noop",))
+    assert not set(point.allreduce_bytes) & set(held_out.ALLREDUCE_BYTES)
+
+
 def test_the_first_two_settings_are_measured_over_each_link():
     plan = held_out.held_out_plan(
         LAPTOP, ["72,72:384:0.1", "20,20:64:25", "50,60:128:1"], ["75mbit:1.5ms"], rounds=2, launches=4

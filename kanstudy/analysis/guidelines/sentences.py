@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pandas as pd
 
 from kanstudy.analysis.rows import value_text
-from kanstudy.analysis.series import WORK_KEYS
+from kanstudy.analysis.series import WORK_KEYS, names
 
 COLUMNS = ["topic", "told", "sentence", "source", "point_ids"]
 SAME_WORK = ("profile", *WORK_KEYS, "global_batch_size", "world_size")
@@ -45,8 +45,7 @@ def fastest(topic: str, head: str, rows: pd.DataFrame, settings: Sequence[str]) 
 
 def work_text(rows: pd.DataFrame) -> str:
     """What rows of the same work share, for reading."""
-    first = rows.iloc[0]
-    return f"{first['model'].upper()} {first['dataset']}, {first['world_size']} ranks"
+    return f"{names(rows).iloc[0]}, {rows['world_size'].iloc[0]} ranks"
 
 
 def but(compared: str) -> list[str]:

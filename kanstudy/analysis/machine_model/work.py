@@ -88,3 +88,16 @@ def layer_backward_flops(point: PointSpec) -> list[int]:
     weight each; the first layer's inputs are data and need none."""
     first, *others = (before * after * terms(point) for before, after in point.layer_shapes)
     return [2 * first, *(4 * edges for edges in others)]
+
+
+def kernels(point: PointSpec) -> int:
+    """Kernels that a GPU is given in forward and backward, about: counted in the operator's code, its backward and the
+    loss. Of the reference each step of the recurrence is several; a compiled layer is its products and what surrounds
+    them."""
+    if point.model == "mlp":
+        own = 6
+    elif point.operator == "reference":
+        own = 26 + 24 * point.spline_order  # type: ignore[operator]  # whole in a KAN's point
+    else:
+        own = 8
+    return own * len(point.layer_shapes) + 5

@@ -7,6 +7,7 @@ panel of a figure. What was not measured is a figure that says so, not an empty 
 
 from kanstudy.analysis.plots import (
     axes,
+    beside_published,
     communication,
     comparison,
     complementarity,
@@ -30,6 +31,7 @@ from kanstudy.analysis.plots import (
 
 __all__ = [
     "axes",
+    "beside_published",
     "communication",
     "comparison",
     "complementarity",

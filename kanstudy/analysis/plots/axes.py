@@ -55,6 +55,21 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
     }
 
 
+LINES = {"measured": "-", "emulated": "-.", "simulated": ":", "predicted": ":"}
+"""How the line of a source is drawn; no line joins two."""
+
+
+def line_of(rows: pd.DataFrame) -> str:
+    """The line of these rows' one source; without a source they are somebody else's measurements."""
+    return LINES[rows["source"].iloc[0]] if "source" in rows and len(rows) else "-"
+
+
+def title_source(figure: Figure, rows: pd.DataFrame) -> None:
+    """Over the panels, where their labels do not say it: that this was not measured."""
+    if others := sorted(set(rows["source"]) - {"measured"}):
+        figure.suptitle(", ".join(others), fontsize=8, style="italic")
+
+
 class NotebookFigure(Figure):
     """A figure that a notebook shows by itself and sharply, whatever its plotting backend."""
 
@@ -91,10 +106,10 @@ def curves(axis: Axes, estimates: pd.DataFrame, per_round: pd.DataFrame, column:
     for series, rows in estimates.groupby("series", sort=False):
         rows = rows[np.isfinite(rows[column].astype(float))].sort_values("world_size")
         look = look_of[str(series)]
-        axis.plot(rows["world_size"], rows[column], color=look.colour, zorder=3)
+        axis.plot(rows["world_size"], rows[column], line_of(rows), color=look.colour, zorder=3)
         for _, row in rows.iterrows():
             estimate(axis, row["world_size"], row, column, look)
-        axis.plot([], [], color=look.colour, marker=look.marker, label=str(series))
+        axis.plot([], [], line_of(rows), color=look.colour, marker=look.marker, label=str(series))
         if column in per_round:
             found = per_round[per_round["point_id"].isin(rows["point_id"])]
             dots(axis, found["world_size"].to_numpy(float), found, column, look)

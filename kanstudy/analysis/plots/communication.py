@@ -17,21 +17,21 @@ from kanstudy.analysis.plots.axes import (
     estimate,
     has,
     legend,
+    line_of,
     looks,
     message,
     panels,
     plain_log_axis,
 )
-from kanstudy.analysis.series import WORK_KEYS, told_apart
+from kanstudy.analysis.series import WORK_KEYS, names, source_suffix, told_apart
 
 
 def overhead(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
     """Communication overhead, 1 - T(no communication)/T(DDP), of each setting of DDP, a panel a world size."""
     if not has(estimates, "overhead"):
         return message("Communication needs two ranks: nothing is measured here")
-    work = [name for name in WORK_KEYS if name not in ("bucket_cap_mb", "comm_hook", "sync_buffers")]
-    names = estimates["model"].str.upper() + " " + estimates["dataset"]
-    estimates = estimates.assign(work=told_apart(names, estimates[[*work, "global_batch_size"]]))
+    work = [key for key in WORK_KEYS if key not in ("bucket_cap_mb", "comm_hook", "sync_buffers")]
+    estimates = estimates.assign(work=told_apart(names(estimates), estimates[[*work, "global_batch_size"]]))
     sizes, look_of = sorted(estimates["world_size"].unique()), looks(estimates["work"])
     with matplotlib.rc_context(STYLE):
         width = min(WIDTH, COLUMN * len(sizes) * (1 if len(look_of) == 1 else 2))
@@ -39,13 +39,16 @@ def overhead(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
         axes = figure.subplots(1, len(sizes), squeeze=False, sharey=True)[0]
         for axis, size in zip(axes, sizes, strict=True):
             rows = estimates[estimates["world_size"] == size].reset_index(drop=True)
-            labels = [_setting(row) for _, row in rows.iterrows()]
-            for place, (_, row) in enumerate(rows.iterrows()):
+            rows = rows.assign(setting=[_setting(row) for _, row in rows.iterrows()])
+            labels = list(dict.fromkeys(rows["setting"]))
+            for _, row in rows.iterrows():
                 look = look_of[row["work"]]
+                beside = list(rows.loc[rows["setting"] == row["setting"], "work"])
+                place = labels.index(row["setting"]) + 0.5 * (beside.index(row["work"]) + 0.5) / len(beside) - 0.25
                 if "overhead" in per_round:
                     found = per_round[per_round["point_id"] == row["point_id"]]
-                    dots(axis, np.full(len(found), float(place)), found, "overhead", look, scale=100)
-                estimate(axis, float(place), row, "overhead", look, scale=100)
+                    dots(axis, np.full(len(found), place), found, "overhead", look, scale=100)
+                estimate(axis, place, row, "overhead", look, scale=100)
             axis.set_xticks(range(len(labels)), labels)
             axis.set_xlim(-0.6, len(labels) - 0.4)
             axis.axhline(0, color="0.4", linewidth=0.8)
@@ -63,15 +66,15 @@ def allreduce(estimates: pd.DataFrame) -> Figure:
     """Time and bus bandwidth of the blocking all-reduce over the message size, a line a point that measured it."""
     if not has(estimates, "time_s"):
         return message("No all-reduce is measured: it needs two ranks")
-    names = estimates["world_size"].map("{} ranks".format)
-    estimates = estimates.assign(line=told_apart(names, estimates[["world_size", "series"]]))
+    sizes = estimates["world_size"].map("{} ranks".format) + source_suffix(estimates)
+    estimates = estimates.assign(line=told_apart(sizes, estimates[["world_size", "series"]]))
     with matplotlib.rc_context(STYLE):
         figure, (left, right) = panels(2)
         for label, look in looks(estimates["line"]).items():
             rows = estimates[estimates["line"] == label].sort_values("message_bytes")
             for axis, column, scale in ((left, "time_s", 1e3), (right, "busbw_bytes_per_s", 1e-9)):
-                values = rows[column] * scale
-                axis.plot(rows["message_bytes"], values, marker=look.marker, color=look.colour, label=label)
+                line = axis.plot(rows["message_bytes"], rows[column] * scale, line_of(rows), label=label)[0]
+                line.set(marker=look.marker, color=look.colour)
         ticks = sorted(estimates["message_bytes"].unique())
         for axis in (left, right):
             axis.set_xscale("log", base=2)

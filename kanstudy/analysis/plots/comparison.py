@@ -1,7 +1,6 @@
 """The figures of two results side by side: their curves and waterfalls in one figure, and how far apart they are.
 
-The study's own figures draw both sides, each series under its side's letter and source, so that no line joins two sides
-or two sources.
+The study's own figures draw both sides, each series under its side's letter, so that no line joins two sides.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ def both(name: str, a: Side, b: Side) -> Figure | None:
     for side in (a, b):
         frame = TABLES[name].of(side)
         if len(frame):
-            work = "" if name == "allreduce" and frame["series"].nunique() == 1 else ": " + frame["series"]
-            series = side.letter + ", " + frame["source"] + work
+            is_one = name == "allreduce" and frame["series"].nunique() == 1
+            series = side.letter + (", " + frame["source"] if is_one else ": " + frame["series"])
             frames.append(frame.assign(series=series, point_id=side.letter + frame["point_id"]))
     if not frames:
         return None

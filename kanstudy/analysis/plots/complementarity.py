@@ -21,6 +21,7 @@ from kanstudy.analysis.plots.axes import (
     legend,
     message,
     plain_log_axis,
+    title_source,
 )
 
 _SLOWER, _FASTER = Look(PALETTE[7], MARKERS[0], 0), Look(PALETTE[0], MARKERS[1], 0)
@@ -62,6 +63,7 @@ def complementarity(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
         lines[0][0].plot([], [], "--", color=_FASTER.colour, linewidth=0.9, label=f"{faster}, if independent")
         for label, look, _ in _PARTS.values():
             lines[0][1].plot([], [], color=look.colour, marker=look.marker, linestyle="none", label=label)
+        title_source(figure, shown)
         legend(figure, lines[0][0], lines[0][1], columns=3)
     return figure
 

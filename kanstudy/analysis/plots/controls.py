@@ -21,6 +21,7 @@ from kanstudy.analysis.plots.axes import (
     has,
     legend,
     message,
+    title_source,
 )
 
 _KAN = ("KAN", Look(PALETTE[0], MARKERS[0], 0), -0.28)
@@ -60,6 +61,7 @@ def controls(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
         kinds = [kind for name, kind in _CONTROLS.items() if name in set(estimates["control"])]
         for text, look, _ in (_KAN, *kinds):
             axes[0].plot([], [], color=look.colour, marker=look.marker, linestyle="none", label=text)
+        title_source(figure, estimates)
         legend(figure, axes[0])
     return figure
 

@@ -6,8 +6,8 @@ import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
-from kanstudy.analysis.plots.axes import STYLE, estimate, has, legend, looks, message, panels, plain_log_axis
-from kanstudy.analysis.series import WORK_KEYS, told_apart
+from kanstudy.analysis.plots.axes import STYLE, estimate, has, legend, line_of, looks, message, panels, plain_log_axis
+from kanstudy.analysis.series import WORK_KEYS, source_suffix, told_apart
 
 _SIZE_PANELS = (
     ("step_time_s", 1e3, "step time (ms)"),
@@ -25,14 +25,15 @@ def model_size(estimates: pd.DataFrame) -> Figure:
     names = estimates["model"].str.upper() + estimates["grid_size"].map(
         lambda g: "" if pd.isna(g) else f", grid {g:.0f}"
     )
+    names += source_suffix(estimates)
     estimates = estimates.assign(line=told_apart(names, estimates[[*work, "global_batch_size", "world_size"]]))
     with matplotlib.rc_context(STYLE):
         figure, axes = panels(3, height=2.4)
         for label, look in looks(estimates["line"]).items():
             rows = estimates[estimates["line"] == label].sort_values("n_params")
             for axis, (column, scale, _) in zip(axes, _SIZE_PANELS, strict=True):
-                axis.plot(rows["n_params"], rows[column] * scale, color=look.colour, zorder=2)
-                axis.plot([], [], color=look.colour, marker=look.marker, label=label)
+                axis.plot(rows["n_params"], rows[column] * scale, line_of(rows), color=look.colour, zorder=2)
+                axis.plot([], [], line_of(rows), color=look.colour, marker=look.marker, label=label)
                 for _, row in rows.iterrows():
                     estimate(axis, row["n_params"], row, column, look, scale=scale)
         for axis, (_, _, title) in zip(axes, _SIZE_PANELS, strict=True):

@@ -21,6 +21,7 @@ from kanstudy.analysis.plots.axes import (
     world_axis,
 )
 from kanstudy.analysis.plots.waterfall import several_ranks, waterfall_panel
+from kanstudy.analysis.series import source_suffix
 
 
 def strong_scaling(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
@@ -89,7 +90,8 @@ def overview(strong: pd.DataFrame, weak: pd.DataFrame, attribution: pd.DataFrame
         rows = rows[rows["point_id"] == first["point_id"].iloc[-1]] if len(rows) else rows
         if len(rows) > 1:
             waterfall_panel(right, rows, intervals=False)
-            right.set_title(f"where it goes, strong scaling, {rows['world_size'].iloc[0]} ranks")
+            source = source_suffix(first).iloc[-1]
+            right.set_title(f"where it goes, strong scaling, {rows['world_size'].iloc[0]} ranks{source}")
             right.set_ylabel("running product")
         else:
             right.set_axis_off()

@@ -29,6 +29,7 @@ from kanstudy.analysis.plots.axes import (
 )
 from kanstudy.analysis.scaling_laws.fits import SeriesFit
 from kanstudy.analysis.scaling_laws.least_squares import Fit
+from kanstudy.analysis.series import source_suffix
 
 EXTRAPOLATED_TO = 4
 """Times the largest world size that a law is drawn to: two doublings, beyond which its band says little."""
@@ -63,8 +64,8 @@ def scaling_fits(fits: Sequence[SeriesFit], estimates: pd.DataFrame) -> Figure:
             axis.set_title(str(key.get("series", "")))
         for axis in axes[len(keys) :]:
             axis.set_axis_off()
-        axes[0].plot([], [], marker=_POINTS.marker, color=_POINTS.colour, linestyle="none", label="measured")
-        axes[0].plot([], [], "--", color="0.4", label="beyond what was measured")
+        axes[0].plot([], [], marker=_POINTS.marker, color=_POINTS.colour, linestyle="none", label=_source(estimates))
+        axes[0].plot([], [], "--", color="0.4", label="beyond the last point")
         legend(figure, *axes[: len(keys)])
     return figure
 
@@ -80,9 +81,11 @@ def allreduce_fits(fits: Sequence[SeriesFit], estimates: pd.DataFrame) -> Figure
         for item, look in zip(drawn, looks(str(place) for place in range(len(drawn))).values(), strict=True):
             line, _, _ = item.fit.predicted(x := _between(item.fit.x))
             axis.plot(x, 1e3 * line, color=look.colour, zorder=3)
-            for _, row in _rows_of(estimates, item.key).iterrows():
+            own = _rows_of(estimates, item.key)
+            for _, row in own.iterrows():
                 estimate(axis, row["message_bytes"], row, "time_s", look, scale=1e3)
-            label = f"{item.key['world_size']} ranks" + f", {item.key['series']}" * _ambiguous(item, drawn)
+            label = f"{item.key['world_size']} ranks{source_suffix(own).iloc[0]}"
+            label += f", {item.key['series']}" * _ambiguous(item, drawn)
             axis.plot([], [], color=look.colour, marker=look.marker, label=label)
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
@@ -117,6 +120,10 @@ def _rows_of(estimates: pd.DataFrame, key: dict[str, object]) -> pd.DataFrame:
 
 def _ambiguous(item: SeriesFit, drawn: Sequence[SeriesFit]) -> bool:
     return sum(other.key["world_size"] == item.key["world_size"] for other in drawn) > 1
+
+
+def _source(estimates: pd.DataFrame) -> str:
+    return ", ".join(sorted(set(estimates["source"]))) if "source" in estimates else "measured"
 
 
 def _why_none(fits: Sequence[SeriesFit]) -> str:

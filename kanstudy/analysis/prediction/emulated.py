@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
 from kanstudy.analysis.network.network import Link, Network
 from kanstudy.analysis.prediction import nonnegative
@@ -23,6 +24,7 @@ from kanstudy.analysis.prediction.constants import Constants
 from kanstudy.analysis.prediction.scatter import Scatter
 from kanstudy.emulated_link import EmulatedLink, parse
 from kanstudy.record import Record
+from kanstudy.spec import PointSpec
 
 LEAST_LINKS = 3
 """Links to learn from: with fewer, rate, latency and the hosts' own work cannot be told apart."""
@@ -81,6 +83,17 @@ def learn(records: Sequence[Record], draws: int = 100, seed: int = 0) -> LinkLaw
         freedom,
         np.array(again).reshape(draws, 4),
     )
+
+
+def messages(law: LinkLaw, points: Sequence[PointSpec]) -> pd.DataFrame:
+    """Predicted times of the points' blocking all-reduces: point_id, message_bytes, time_s."""
+    rows = [
+        {"point_id": point.point_id, "message_bytes": size}
+        | {"time_s": Network(algorithm="gloo", inside=law.link(point.link)).allreduce_s(size, (point.world_size,))}
+        for point in points
+        for size in point.allreduce_bytes
+    ]
+    return pd.DataFrame(rows, columns=["point_id", "message_bytes", "time_s"])
 
 
 def over(calibration: Calibration, law: LinkLaw, link: str) -> Calibration:

@@ -33,12 +33,14 @@ class FrozenError(ValueError):
 
 @dataclass(frozen=True)
 class Frozen:
-    """The file's content: `points`, `predictions` (a row a point and predictor), `basis`, what they rest on."""
+    """The file's content: `points`, `predictions` (a row a point and predictor), `messages` (a row an all-reduce), and
+    `basis`, what they rest on."""
 
     sha256: str
     frozen_utc: str
     points: tuple[PointSpec, ...]
     predictions: pd.DataFrame
+    messages: pd.DataFrame
     basis: dict[str, Any]
 
     @property
@@ -47,7 +49,13 @@ class Frozen:
         return {PROVENANCE: {"sha256": self.sha256, "frozen_utc": self.frozen_utc}}
 
 
-def freeze(path: Path, points: Sequence[PointSpec], predictions: pd.DataFrame, basis: Mapping[str, Any]) -> Frozen:
+def freeze(
+    path: Path,
+    points: Sequence[PointSpec],
+    predictions: pd.DataFrame,
+    messages: pd.DataFrame,
+    basis: Mapping[str, Any],
+) -> Frozen:
     """Write the predictions down, once; `FrozenError` where there are some already."""
     if path.exists():
         raise FrozenError(f"{path}: predictions are frozen already; new ones need another folder")
@@ -56,6 +64,7 @@ def freeze(path: Path, points: Sequence[PointSpec], predictions: pd.DataFrame, b
         "basis": dict(basis),
         "points": [dataclasses.asdict(point) for point in points],
         "predictions": predictions.to_dict("records"),
+        "messages": messages.to_dict("records"),
     }
     write_atomically(path, json.dumps(without_nan(values), indent=1, allow_nan=False) + "\n")
     return read(path)
@@ -71,6 +80,7 @@ def read(path: Path) -> Frozen:
             frozen_utc=values["frozen_utc"],
             points=tuple(point_from_dict(point) for point in values["points"]),
             predictions=pd.DataFrame(values["predictions"]).replace({None: float("nan")}).infer_objects(),
+            messages=pd.DataFrame(values["messages"], columns=["point_id", "message_bytes", "time_s"]),
             basis=values["basis"],
         )
     except OSError as error:

@@ -41,13 +41,16 @@ class Scores:
       (median over settings, in the error's unit), n settings, n launches, and the factor on the band's width with which
       new settings are covered (`conformal`);
     - `links`: a row an emulated link: the largest error of the step and of the exposed time, and whether the former is
-      within `WITHIN`.
+      within `WITHIN`;
+    - `messages`: a row a blocking all-reduce of more ranks than were learned from: link, world_size, message_bytes,
+      predicted_s, measured_s, error.
     """
 
     settings: pd.DataFrame
     skill: pd.DataFrame
     coverage: pd.DataFrame
     links: pd.DataFrame
+    messages: pd.DataFrame
     sha256: str
 
 
@@ -61,7 +64,14 @@ def score(frozen: Frozen, records: Sequence[Record]) -> Scores:
     if measured.empty:
         raise ValueError("no held-out setting is measured completely: nothing can be scored")
     settings = _settings(frozen, measured)
-    return Scores(settings, _skill(settings), _coverage(settings, measured), _links(settings), frozen.sha256)
+    return Scores(
+        settings,
+        _skill(settings),
+        _coverage(settings, measured),
+        _links(settings),
+        _messages(frozen, records),
+        frozen.sha256,
+    )
 
 
 def sentences(scores: Scores) -> list[str]:
@@ -89,6 +99,9 @@ def sentences(scores: Scores) -> list[str]:
             f"link {row['link']}: step off by at most {row['step_error']:+.1%}, exposed communication by"
             f" {row['exposed_error']:+.1%}: {'within' if row['within'] else 'NOT within'} {WITHIN:.0%}"
         )
+    for (link, ranks), group in scores.messages.groupby(["link", "world_size"], sort=False):
+        worst = np.expm1(group["error"].iloc[int(group["error"].abs().argmax())])
+        lines.append(f"link {link}: all-reduces of {ranks} ranks, learned on fewer, off by at most {worst:+.1%}")
     return lines
 
 
@@ -205,3 +218,20 @@ def _links(settings: pd.DataFrame) -> pd.DataFrame:
             | {"exposed_error": float(share.iloc[share.abs().argmax()]), "within": abs(worst) <= WITHIN}
         )
     return pd.DataFrame(rows, columns=["link", "settings", "step_error", "exposed_error", "within"])
+
+
+def _messages(frozen: Frozen, records: Sequence[Record]) -> pd.DataFrame:
+    predicted = frozen.messages.set_index(["point_id", "message_bytes"])["time_s"]
+    rows = [
+        {"link": record.link, "world_size": record.world_size, "message_bytes": item.message_bytes}
+        | {
+            "predicted_s": float(predicted[record.point_id, item.message_bytes]),
+            "measured_s": float(np.mean(item.times_s)),
+        }
+        for record in records
+        for item in record.allreduce
+        if (record.point_id, item.message_bytes) in predicted.index
+    ]
+    columns = ["link", "world_size", "message_bytes", "predicted_s", "measured_s"]
+    found = pd.DataFrame(rows, columns=columns)
+    return found.assign(error=np.log(found["predicted_s"].astype(float) / found["measured_s"].astype(float)))

@@ -28,6 +28,8 @@ SHORTEST_BLOCK = 4
 TRUTH_ROUNDS = 20_000
 _KERNEL_S = 1e-3
 _ALLREDUCE_REPEATS = 20
+_BEST = {"cpu": "fused", "cuda": "compiled"}
+"""What the operator `auto` stands for."""
 _STARTED = "1970-01-01T00:00:00.000+00:00"
 
 
@@ -53,7 +55,7 @@ def simulate(
     for name, value in (("rounds", rounds), ("launches", launches)):
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} = {value!r}: must be a whole number >= 1")
-    return [_record(point, machine, rounds, launches, seed) for point in points]
+    return [record_of(point, machine, _run(point, rounds, launches, seed)) for point in points]
 
 
 def truth(point: PointSpec, machine: MachineModel, rounds: int = TRUTH_ROUNDS) -> Expected:
@@ -141,22 +143,26 @@ def _undisturbed(
     return np.broadcast_to(times, factors.shape), active
 
 
-def _record(point: PointSpec, machine: MachineModel, rounds: int, launches: int, seed: int) -> Record:
-    record = blank_record(point, _run(point, rounds, launches, seed), status="ok")
-    record.source, record.conditions, record.device_name = "simulated", f"simulated: {machine.name}", machine.name
+def record_of(point: PointSpec, machine: MachineModel, run: RunSpec) -> Record:
+    """The record of a point of a run, whose rounds, launches and seed it has; `oom` where memory does not hold it."""
+    record = blank_record(point, run, status="ok")
+    if point.operator == "auto":
+        point = replace(point, operator=_BEST[run.device])
+    record.operator, record.source = point.operator, "simulated"
+    record.conditions, record.device_name = f"simulated: {machine.name}", machine.name
     layout = machine.layout(point)
-    record.nodes, record.ranks_per_node, record.attempt = len(layout), max(layout), launches
-    record.provenance = {"machine": repr(machine), "seed": seed}
+    record.nodes, record.ranks_per_node, record.attempt = len(layout), max(layout), run.launches
+    record.provenance = {"machine": repr(machine), "seed": run.seed}
     for arm in point.arms:
         if not machine.fits(point, arm):
             need = machine.peak_memory_bytes(point, arm)
             record.status = record.arms[arm].status = "oom"
             record.error = Fault(reason=f"out of memory: {need} of {machine.memory_bytes:.0f} bytes", arm=arm, rank=0)
             return record
-    rng = np.random.default_rng([seed, seed_of(point.point_id)])
-    for arm, blocks in draw(point, machine, launches, rounds, rng).items():
+    rng = np.random.default_rng([run.seed, seed_of(record.point_id)])
+    for arm, blocks in draw(point, machine, run.launches, record.rounds_planned, rng).items():
         record.arms[arm].rounds = [
-            _round(blocks, launch, index) for launch in range(launches) for index in range(rounds)
+            _round(blocks, launch, index) for launch in range(run.launches) for index in range(record.rounds_planned)
         ]
     _instrument(record, point, machine)
     return record

@@ -11,7 +11,7 @@ from kanstudy.run_spec import to_json
 from kanstudy.study.folder import opened
 from kanstudy.study.jobs import costs, submission
 from kanstudy.study.plan import ExperimentPlan
-from kanstudy.study.profile import Profile, ProfileError, project_root
+from kanstudy.study.profile import Profile, project_root
 from kanstudy.study.provenance import collect
 from kanstudy.study.run_spec import data_files, own_environment, run_spec
 
@@ -29,8 +29,7 @@ def write(
     Raises `ProfileError` without a cluster, which says how many machines there are and how many ranks on each;
     `FolderError` or `OSError` where the results cannot be written.
     """
-    if profile.cluster is None:
-        raise ProfileError(f"{profile.path}: has no [cluster], and is measured here: kanstudy run")
+    cluster = profile.require_cluster()
     left = submission.unfinished(plans, results)
     if not left:
         say("Every planned point has its final record")
@@ -56,12 +55,12 @@ def write(
             write_atomically(folder / f"{name}.json", to_json(spec))
     variables = own_environment(profile.machine.threads_per_rank)
     variables |= {
-        "KANSTUDY_MACHINES": str(profile.cluster.nodes),
-        "KANSTUDY_RANKS": str(profile.cluster.ranks_per_node),
+        "KANSTUDY_MACHINES": str(cluster.nodes),
+        "KANSTUDY_RANKS": str(cluster.ranks_per_node),
     }
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items() if name != "PYTHONPATH"]
     write_atomically(written.folder / "environment.sh", "\n".join(lines) + "\n")
     script = project_root() / "slurm" / "torchrun.sh"
-    say(f"On each of the {profile.cluster.nodes} machines, K = 0, 1, ..., ADDRESS being that of the first:")
+    say(f"On each of the {cluster.nodes} machines, K = 0, 1, ..., ADDRESS being that of the first:")
     say(f"  {shlex.quote(str(script))} {shlex.quote(str(written.folder))} K ADDRESS")
     return written

@@ -94,7 +94,7 @@ def reasons(plans: Mapping[str, ExperimentPlan], results: Path) -> list[str]:
     for name, plan in plans.items():
         for point in plan.points:
             try:
-                record = find_record(results, name, point.point_id)
+                record = find_record(results, point)
             except (RecordError, OSError) as error:
                 lines.append(f"  {name}/{point.point_id}: unreadable: {error}")
                 continue

@@ -58,7 +58,7 @@ def measure(run: submission.Submission, step: list[str], job: str) -> int:
         minutes = 0.0 if end_s is None else (end_s - time.monotonic()) / 60
         try:
             launch.run(run.plans[name], run.results, "local", minutes, allocation=allocation)
-        except (launch.LaunchError, folder.FolderError, OSError) as error:  # the last: a disk that has become full
+        except (launch.LaunchError, folder.FolderError, OSError) as error:
             _say(str(error))
             failures.append(name)
     states = batch.point_states(run.plans, run.results)

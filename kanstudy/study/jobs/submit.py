@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kanstudy.files import write_atomically
 from kanstudy.study.cluster import Cluster
-from kanstudy.study.folder import opened
+from kanstudy.study.folder import check_measured, opened
 from kanstudy.study.jobs import costs, slurm, submission
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import Profile, ProfileError, project_root
@@ -42,16 +42,17 @@ def submit(
 
     Data sets are prepared now, since compute nodes rarely reach the internet. A job that would write beside another
     waits for it. Raises `ProfileError` without a cluster, `SlurmError` with Slurm's own words, `FolderError` where
-    the results cannot be written or another submission is under way.
+    the results cannot be written or are simulated, or another submission is under way.
     """
-    if profile.cluster is None:
-        raise ProfileError(f"{profile.path}: has no [cluster], and is measured here: kanstudy run")
+    cluster = profile.require_cluster()
+    for plan in plans.values():
+        check_measured(plan, results)
     left = submission.unfinished(plans, results)
     if not left:
         say("Every planned point has its final record: nothing is submitted")
         return None
     with opened(results / submission.JOBS):  # of two at once, each would find the other's job not there
-        return _submit(left, plans, profile, profile.cluster, results, figures, say)
+        return _submit(left, plans, profile, cluster, results, figures, say)
 
 
 def _submit(

@@ -23,9 +23,11 @@ def law():
 def file(tmp_path_factory, law):
     """Predictions frozen from a calibration of the known machine, of all that is held out by default."""
     path = tmp_path_factory.mktemp("out") / frozen.FILE
-    points, records = held_out.held_out_plan(PROFILE).points, calibration_records()
+    points, more = held_out.held_out_plan(PROFILE).points, held_out.more_ranks_plan(PROFILE).points
+    records = calibration_records()
     found = calibrate(records)
-    frozen.freeze(path, points, rivals.predictions(found, records, points, law), {"calibration": found.point_ids})
+    predicted, basis = rivals.predictions(found, records, points, law), {"calibration": found.point_ids}
+    frozen.freeze(path, (*points, *more), predicted, emulated.messages(law, more), basis)
     return path
 
 
@@ -77,13 +79,19 @@ def test_bands_hold_what_new_launches_do(scores):
 
 def test_sources_and_links_are_named_in_all_that_is_shown(scores):
     text = "\n".join(scoring.sentences(scores))
-    for word in ("measured, exposed", "emulated, exposed", "link 50mbit:0ms", "within 15%"):
+    for word in ("measured, exposed", "emulated, exposed", "link 50mbit:0ms", "within 15%", "all-reduces of 4 ranks"):
         assert word in text
     figure = predicted_versus_measured(scores)
     labels = {label for axis in figure.axes for label in axis.get_legend_handles_labels()[1]}
     assert labels == {"measured", "emulated", "measured, wrong latency", "emulated, wrong latency"}
     assert scores.sha256[:12] in caption(scores)
     assert "50 Mbit/s" in " ".join(scores.settings["label"])
+
+
+def test_what_two_ranks_teach_of_links_holds_for_four(scores):
+    assert set(scores.messages["world_size"]) == {4}
+    assert set(scores.messages["link"]) == set(held_out.LINKS)
+    assert (scores.messages["error"].abs() < 0.01).all()
 
 
 def test_factors_multiply_to_the_efficiency_in_what_is_predicted_and_measured(scores):
@@ -122,7 +130,7 @@ def test_records_that_do_not_follow_the_predictions_are_refused(file, how):
 def test_predictions_are_written_once(file):
     predicted = frozen.read(file)
     with pytest.raises(frozen.FrozenError, match="frozen already"):
-        frozen.freeze(file, predicted.points, predicted.predictions, {})
+        frozen.freeze(file, predicted.points, predicted.predictions, predicted.messages, {})
     assert frozen.read(file).sha256 == predicted.sha256
 
 

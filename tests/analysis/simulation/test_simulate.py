@@ -153,7 +153,7 @@ def test_without_the_serial_arms_there_is_no_efficiency_and_no_factor() -> None:
 
 
 def test_what_does_not_fit_is_a_record_too(tmp_path: Path) -> None:
-    (point,) = points((4,))
+    (point,) = points((4,), operator="fused")
     need = {arm: MACHINE.peak_memory_bytes(point, arm) for arm in point.arms}
     assert need["serial_global"] > need["ddp"] > need["serial_local"]
     small = replace(MACHINE, memory_bytes=need["serial_global"] - 1)

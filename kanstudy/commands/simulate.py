@@ -1,0 +1,130 @@
+"""`kanstudy simulate`: the study of a machine that is not there, as records that say so."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kanstudy.commands import folders
+from kanstudy.commands.errors import BadInput
+from kanstudy.study.series import SERIES
+
+if TYPE_CHECKING:
+    from kanstudy.analysis.machine_model.model import MachineModel
+    from kanstudy.spec import PointSpec
+    from kanstudy.study.plan import ExperimentPlan
+    from kanstudy.study.profile import Profile
+
+
+@click.command()
+@click.option("--profile", required=True, metavar="P", help="finisterrae3, ..., or a path to your .toml")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="EXPERIMENT",
+    type=click.Choice(list(SERIES)),
+    help=f"this experiment alone; may be repeated: {', '.join(SERIES)}",
+)
+@click.option("--out", default="", metavar="D", help="where the records go  [default: results/<profile>-simulated]")
+@click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="rounds a point  [default: the profile's]")
+@click.option(
+    "--launches", type=click.IntRange(min=1), default=1, metavar="L", help="launches of all rounds  [default: 1]"
+)
+def simulate(profile: str, only: tuple[str, ...], out: str, rounds: int | None, launches: int) -> None:
+    """Write records of a machine that is not there: every point of the study, drawn from a model of the machine.
+
+    The model comes from the profile's [device] and [network]: a data sheet, and shares of it that are assumed to be
+    reached. Records, tables and figures say that they are simulated. Nothing is measured, and nothing needs torch.
+
+    \b
+    Examples:
+      kanstudy simulate --profile finisterrae3
+      kanstudy report --results-dir results/finisterrae3-simulated
+    """
+    from kanstudy.analysis.simulation.simulate import record_of
+    from kanstudy.record_files import write_record
+    from kanstudy.run_spec import data_key
+    from kanstudy.study import folder
+    from kanstudy.study.run_spec import run_spec
+
+    loaded = folders.load(profile)
+    plans = _plans(loaded, only, rounds or 0, launches)
+    machines = {point: machine_of(loaded, point) for plan in plans.values() for point in plan.points}
+    results = folders.results_folder(None, out, "--out") if out else folders.simulated_folder(loaded)
+    _check(results, loaded)
+    try:
+        with folder.opened(results):
+            for name, plan in plans.items():
+                files = {data_key(point): "" for point in plan.points}
+                run = run_spec(
+                    plan, plan.points, launch=0, results=results, files=files, progress=results, provenance={}
+                )
+                run = dataclasses.replace(run, oversubscribed=False)  # whatever cores this machine has
+                folder.write_plan(plan, results)
+                for point in plan.points:
+                    write_record(record_of(point, machines[point], run), results)
+                click.echo(f"{name}: {len(plan.points)} points simulated")
+    except folder.FolderError as error:
+        raise BadInput(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{results}: cannot be written: {error.strerror or error}") from error
+    click.echo(f"Figures, tables and the report: kanstudy report --results-dir {folders.short(results)}")
+
+
+def _plans(profile: Profile, only: tuple[str, ...], rounds: int, launches: int) -> dict[str, ExperimentPlan]:
+    from kanstudy.study import experiments
+    from kanstudy.study.strict import ProfileError
+
+    try:
+        plans = {
+            name: experiments.plan(profile, name, rounds, launches, "none")
+            for name in experiments.EXPERIMENTS
+            if not only or name in only
+        }
+    except ProfileError as error:
+        raise BadInput(str(error)) from error
+    for name, plan in plans.items():
+        if not plan.points and name in only:
+            raise BadInput(plan.note)
+    return {name: plan for name, plan in plans.items() if plan.points}
+
+
+def machine_of(profile: Profile, point: PointSpec) -> MachineModel:
+    """The machine that the profile describes, for models of the point's kind; `BadInput` where it does not."""
+    from kanstudy.analysis.machine_model.of_profile import of_profile
+    from kanstudy.analysis.network.network import of_profile as network_of_profile
+
+    if profile.network is None:
+        raise BadInput(f"{profile.path}: has no [network], whose constants the simulation needs")
+    network = network_of_profile(dataclasses.asdict(profile.network), profile.name)
+    cluster = profile.cluster
+    try:
+        return of_profile(
+            point,
+            dataclasses.asdict(profile.device_constants),
+            network,
+            ranks_per_node=cluster.ranks_per_node if cluster else None,
+            nodes=cluster.nodes if cluster else None,
+        )
+    except ValueError as error:
+        raise BadInput(f"{profile.path} [device]: {error}") from error
+
+
+def _check(results: Path, profile: Profile) -> None:
+    """Nothing that was measured lies in the folder, or will."""
+    from kanstudy.analysis.results import ResultsError, load
+
+    if results == folders.results_folder(profile, ""):
+        raise BadInput(f"--out {folders.short(results)}: is where what is measured goes, must be another folder")
+    try:
+        records = load(results).records if results.exists() else []
+    except ResultsError as error:
+        raise BadInput(str(error)) from error
+    if others := [record for record in records if record.source != "simulated"]:
+        raise BadInput(
+            f"--out {folders.short(results)}: holds {len(others)} records that are {others[0].source}, such as"
+            f" {others[0].point_id}; must be another folder"
+        )
