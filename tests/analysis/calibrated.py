@@ -42,7 +42,7 @@ TIMING = {"block_s": 0.1, "warmup_s": 0.0, "phase_steps": 3}
 def calibration_points(node_ranks: int = 2) -> list[PointSpec]:
     """One rank alone over three widths, two grids and five batches; the ranks of a node at once."""
     widths = [(32, width, width, 1) for width in (16, 64, 128)]
-    common = {"experiment": "calibration", **TIMING}
+    common = {"experiment": "calibration", "operator": "fused", **TIMING}
     points = [
         make_point(
             world_size=1,
@@ -90,7 +90,9 @@ def exact() -> Calibration:
 
 
 def strong_point(world_size: int, **changes) -> PointSpec:
-    return make_point(world_size=world_size, arms=ARMS, **({"block_s": 0.3, "warmup_s": 0.0} | changes))
+    return make_point(
+        world_size=world_size, arms=ARMS, **({"block_s": 0.3, "warmup_s": 0.0, "operator": "fused"} | changes)
+    )
 
 
 def noisy(seed: int, **changes) -> MachineModel:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from calibrated import MACHINE, NETWORK, calibration_points, exact, noisy, records
 
-from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.network.network import Link
 from kanstudy.analysis.prediction.calibration import CalibrationError, calibrate
 from kanstudy.analysis.simulation.simulate import simulate
@@ -105,7 +104,8 @@ def test_what_does_not_suffice_or_does_not_belong_together_is_refused() -> None:
 
 
 def test_failed_points_are_left_out_and_named() -> None:
-    drawn = records(MachineModel(**{**vars(MACHINE), "memory_bytes": 2e8}))
+    largest = max(MACHINE.peak_memory_bytes(point, "serial_global") for point in calibration_points())
+    drawn = records(replace(MACHINE, memory_bytes=0.9 * largest))
     assert any(record.status == "oom" for record in drawn)
     found = calibrate(drawn)
     assert "points are not complete" in found.notes[0]
