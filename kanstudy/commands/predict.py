@@ -84,7 +84,7 @@ def predict(
     try:
         asked = points(loaded, sizes, scaling or "")
         found = calibration_file.load(calibration or folders.results_folder(loaded, ""))
-        frame = predicted(found, asked, _site(loaded, found))
+        frame = predicted(found, asked, site_of(loaded, found))
     except (ProfileError, CalibrationError, NotCovered, TooFewSteps, PredictionError) as error:
         raise BadInput(str(error)) from error
     except OSError as error:
@@ -135,7 +135,7 @@ def _folder(out: str) -> Path:
     return folder
 
 
-def _site(profile: Profile, calibration: Calibration) -> Site:
+def site_of(profile: Profile, calibration: Calibration) -> Site:
     """Where the profile's ranks lie. Another machine's calibration brings its computation alone: the links are those
     that the profile states."""
     from kanstudy.analysis.network.network import of_profile
