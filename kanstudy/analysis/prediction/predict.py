@@ -82,7 +82,7 @@ def machines(calibration: Calibration, site: Site) -> list[MachineModel]:
 
 def _row(calibration: Calibration, point: PointSpec, site: Site, conformal: float, seed: int) -> dict[str, object]:
     check(calibration, point, site)
-    point, base = replace(point, arms=ARMS), _machine_of(calibration, site)
+    point, base = replace(point, arms=ARMS, operator=calibration.domain.operator), _machine_of(calibration, site)
     layout = base.layout(point)
     central = _chain(calibration, point, base, None)
     drawn = _chain(calibration, point, base, np.random.default_rng(seed))

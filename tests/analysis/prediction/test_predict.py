@@ -86,6 +86,15 @@ def test_what_the_calibration_does_not_carry_is_refused() -> None:
         predict(exact(), [strong_point(8)], Site(ranks_per_node=4, network=NETWORK))
 
 
+def test_from_one_rank_alone_more_are_scenarios_without_contention() -> None:
+    machine = replace(MACHINE, ranks_per_node=1)
+    calibration = calibrate(records(machine, node_ranks=1))
+    row = predict(calibration, [strong_point(8)], NODES).iloc[0]
+    without = replace(MACHINE, contention=0.0, bucket_s=0.0, bucket_s_per_byte=0.0, overlap_slowdown=0.0)
+    assert row["step_time_s"] == pytest.approx(expected(strong_point(8), without).step_time_s, rel=3e-3)
+    assert row["interval"] == SCENARIO
+
+
 def test_memory_is_told_and_compared() -> None:
     point = strong_point(2)
     need = MACHINE.peak_memory_bytes(point, "ddp")
