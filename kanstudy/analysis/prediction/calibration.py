@@ -15,15 +15,15 @@ import pandas as pd
 
 from kanstudy.analysis.machine_model.buckets import gradient_buckets
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.network.fit import MESSAGES, NetworkFit, fit_network
 from kanstudy.analysis.network.network import Network
 from kanstudy.analysis.nodes import layout
-from kanstudy.analysis.prediction import fitting, memory
+from kanstudy.analysis.prediction import fitting, links, memory
 from kanstudy.analysis.prediction.constants import Constants
 from kanstudy.analysis.prediction.domain import Domain, domain_of
 from kanstudy.analysis.prediction.fitting import Node
+from kanstudy.analysis.prediction.links import Links
 from kanstudy.analysis.prediction.readings import TOGETHER, read, step_blocks
-from kanstudy.analysis.prediction.resampling import refits
+from kanstudy.analysis.prediction.resampling import DRAWS, refits
 from kanstudy.analysis.prediction.scatter import Scatter, Scatters, scatters_of
 from kanstudy.analysis.prediction.spread import RankSpread, StepSpread, ranks_of, spread_of
 from kanstudy.analysis.results import surroundings
@@ -125,15 +125,14 @@ def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
     ranks = ranks_of([r.rank_logs for r in node if r.rank_logs is not None and r.point.placement == "packed"])
     first = usable[0]
     machine = base_machine(first.device_name or "unknown", first.backend, node_ranks, ranks)
-    links = fit_network(_messages(of_node), machine.network)
-    machine = replace(machine, network=links.network)
+    found = links.fit(of_node, machine.network, DRAWS, seed)
+    machine = replace(machine, network=found.network)
     observed, setup = fitting.observe(alone, node, ranks), fitting.node_of(node, ranks, machine)
     constants = fitting.estimate(observed, setup)
     fitted = fitting.fitted(observed, setup, constants)
-    tiers = () if links.fit.refused else links.tiers
-    draws = refits(observed, fitted, setup, constants, links, np.random.default_rng(seed))
+    draws = refits(observed, fitted, setup, constants, found, np.random.default_rng(seed))
     block_sd = float(np.sqrt(np.mean([reading.block_sd**2 for reading in node]))) if node else 0.0
-    scatter, launch = scatters_of(alone, node, observed, fitted, setup.noop_s)
+    scatter, launch = scatters_of(alone, node, observed, fitted, setup.noop_s, constants.curve.n_costs)
     return Calibration(
         profile=first.profile,
         source=first.source,
@@ -143,7 +142,7 @@ def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
         node_ranks=node_ranks,
         launches=len(alone[0].log_times),
         rounds=min(reading.rounds for reading in [*alone, *node]),
-        constants=constants.with_links(links.network, tiers),
+        constants=constants.with_links(found.network, found.tiers),
         draws=draws,
         ranks=ranks,
         steps=spread_of(step_blocks([r.record for r in node], TOGETHER if node_ranks > 1 else ("ddp_noop",)), block_sd),
@@ -163,7 +162,7 @@ def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
             for reading, measured, curve in zip(alone, observed.steps.time_s, fitted.steps.time_s, strict=True)
         ),
         point_ids=tuple(reading.record.point_id for reading in [*alone, *node]),
-        notes=_notes(records, usable, len(alone) + len(node), node_ranks, links, setup),
+        notes=_notes(records, usable, len(alone) + len(node), node_ranks, found, setup),
     )
 
 
@@ -184,20 +183,8 @@ def _trusted(records: Sequence[Record], least: int) -> Sequence[Record]:
     return trusted if len(trusted) >= least else records
 
 
-def _messages(node: Sequence[Record]) -> pd.DataFrame:
-    """Mean times of the all-reduces: a step's mean contains their mean, the stalls too, which a median hides."""
-    rows = [
-        (item.message_bytes, layout(record), float(np.mean(item.times_s)), record.point_id)
-        for record in node
-        if record.world_size > 1
-        for item in record.allreduce
-        if item.times_s
-    ]
-    return pd.DataFrame(rows, columns=list(MESSAGES))
-
-
 def _notes(
-    records: Sequence[Record], usable: Sequence[Record], n_fitted: int, node_ranks: int, links: NetworkFit, node: Node
+    records: Sequence[Record], usable: Sequence[Record], n_fitted: int, node_ranks: int, found: Links, node: Node
 ) -> tuple[str, ...]:
     notes = []
     if left_out := len(records) - len(usable):
@@ -207,8 +194,8 @@ def _notes(
         notes.append(f"{untrusted} of {len(usable)} points were disturbed in more than a fifth of their rounds: {fate}")
     if node_ranks == 1:
         notes.append("one rank alone: contention is not known, and taken as none")
-    if node_ranks > 1 and links.fit.refused:
-        notes.append(f"the links were not fitted: {links.reason}")
+    if found.note:
+        notes.append(found.note)
     if node_ranks > 1 and not any(len(gradient_buckets(point)) > 1 for point in node.points):
         notes.append("no point has several gradient buckets: that backward slows down while they travel is not known")
     return tuple(notes)

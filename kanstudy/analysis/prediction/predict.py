@@ -133,8 +133,8 @@ def _check_site(calibration: Calibration, machine: MachineModel, layout: Sequenc
     p = sum(layout)
     if len(layout) > 1 and calibration.constants.between_latency_s is None:
         raise PredictionError(
-            f"world size {p} is on {len(layout)} nodes, and no network between nodes is calibrated: state one, or"
-            ' calibrate on two nodes with placements = ["packed", "spread"] in [cluster]'
+            f"world size {p} is on {len(layout)} nodes, and no network between nodes is calibrated: state"
+            " [network] in the profile, or calibrate on two nodes with placements packed and spread in [cluster]"
         )
     if max(layout) > 1 and calibration.constants.inside_latency_s is None:
         why = "; ".join(calibration.notes) or "no all-reduce was measured"

@@ -6,27 +6,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from kanstudy.analysis.network.fit import NetworkFit
 from kanstudy.analysis.prediction import compute, fitting
 from kanstudy.analysis.prediction.constants import Constants
 from kanstudy.analysis.prediction.fitting import Node, Observed
+from kanstudy.analysis.prediction.links import Links
 
 DRAWS = 100
 
 
 def refits(
-    observed: Observed, fitted: Observed, node: Node, constants: Constants, links: NetworkFit, rng: np.random.Generator
+    observed: Observed, fitted: Observed, node: Node, constants: Constants, links: Links, rng: np.random.Generator
 ) -> tuple[Constants, ...]:
     """Constants refitted to what the estimate gives with resampled residuals; links from their own fit."""
-    networks = [node.machine.network] * DRAWS if links.fit.refused else links.draws(DRAWS, int(rng.integers(2**31)))
-    tiers = () if links.fit.refused else links.tiers
     place = compute.EXPONENTS.index(constants.launch_exponent)
     near = compute.EXPONENTS[max(0, place - 1) : place + 2]
     n = len(observed.steps.rows)
     found = []
-    for network in networks:
+    for network in links.draws:
         log_residuals = np.log(observed.steps.time_s / fitted.steps.time_s)
-        time_s = fitted.steps.time_s * np.exp(_resampled(log_residuals, 5, rng))
+        time_s = fitted.steps.time_s * np.exp(_resampled(log_residuals, constants.curve.n_costs, rng))
         which = rng.integers(n, size=n)
         steps = replace(observed.steps, time_s=time_s, shares=_reshared(observed.steps.shares, which))
         again = Observed(
@@ -37,7 +35,7 @@ def refits(
             + node.noop_s * _resampled((observed.exposed_s - fitted.exposed_s) / node.noop_s, 2, rng),
         )
         drawn = replace(node, machine=replace(node.machine, network=network))
-        found.append(fitting.estimate(again, drawn, near).with_links(network, tiers))
+        found.append(fitting.estimate(again, drawn, near).with_links(network, links.tiers))
     return tuple(found)
 
 

@@ -123,3 +123,16 @@ def test_disturbed_points_are_left_out_where_enough_others_are_left() -> None:
     assert found.constants.launch_s == pytest.approx(4e-4, rel=2e-3)
     assert found.notes == ("3 of 38 points were disturbed in more than a fifth of their rounds: left out",)
     assert len(found.points) == 27
+
+
+def test_links_of_too_noisy_messages_are_rough_and_say_so() -> None:
+    drawn = records()
+    messages = next(record for record in drawn if record.allreduce)
+    falling = [3e-3, 2e-3, 2.5e-3, 1e-3, 9e-4]  # a larger message takes less: no bandwidth is found
+    for item, time in zip(messages.allreduce, falling, strict=True):
+        item.times_s = [time] * 7
+    found = calibrate(drawn)
+    assert found.notes[0].startswith("the links' constants are rough: ")
+    assert 0 < found.constants.inside_latency_s < 3e-3
+    assert found.constants.inside_s_per_byte == 0
+    assert found.machine.network.inside.bytes_per_s == float("inf")
