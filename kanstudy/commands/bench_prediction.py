@@ -66,12 +66,13 @@ def prediction(
       kanstudy bench prediction --profile laptop --out mine --setting 72,72:384:0.1 --link 75mbit:1.5ms
     """
     from kanstudy.analysis.prediction.calibration import CalibrationError
-    from kanstudy.analysis.prediction.domain import NotCovered
+    from kanstudy.analysis.prediction.domain import NotCovered, domain_of
     from kanstudy.analysis.prediction.emulated import LinksError
     from kanstudy.analysis.prediction.frozen import FrozenError
     from kanstudy.analysis.prediction.spread import TooFewSteps
     from kanstudy.study import held_out, launch
     from kanstudy.study import profile as profiles
+    from kanstudy.study.emulation import ranks as emulation
 
     results = Path(out).expanduser().absolute()
     try:
@@ -84,7 +85,13 @@ def prediction(
             launches or held_out.LAUNCHES,
         )
         more = held_out.more_ranks_plan(loaded, plan.links)
-        for known in (held_out.calibration_plan(loaded), *([held_out.links_plan(loaded)] if more.points else [])):
+        if more.points:
+            emulation.check()
+        calibration = held_out.calibration_plan(loaded)
+        covered = domain_of([point for point in calibration.points if point.world_size == 1])
+        for point in plan.points:
+            covered.check(point, needs_global_batch=True)
+        for known in (calibration, *([held_out.links_plan(loaded)] if more.points else [])):
             launch.run(known, results)
         frozen = _frozen(plan, more, results)
         click.echo(f"predictions are frozen: {results / 'predictions.json'}, SHA-256 {frozen.sha256}")

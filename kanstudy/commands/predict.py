@@ -34,6 +34,12 @@ Exit codes:
     metavar="RESULTS_OR_FILE",
     help="a results folder with the experiment calibration, or a calibration.json  [default: results/<profile>]",
 )
+@click.option(
+    "--held-out",
+    default="",
+    metavar="TABLE",
+    help="prediction_check_coverage.csv of kanstudy bench prediction: bands as wide as its held-out settings need",
+)
 @click.option("--scaling", type=click.Choice(["strong", "weak"]), help="only this  [default: both]")
 @click.option("--steps", type=click.IntRange(min=1), default=100_000, metavar="N", help="of training [default: 100000]")
 @click.option("--budget", metavar="AMOUNT", help="at most so many device-hours (1500), or so much money (1500EUR)")
@@ -45,6 +51,7 @@ def predict(
     profile: str,
     world_sizes: str | None,
     calibration: str,
+    held_out: str,
     scaling: str | None,
     steps: int,
     budget: str | None,
@@ -66,7 +73,7 @@ def predict(
       kanstudy predict --profile finisterrae3 --calibration proposal/calibration.json --out there
       kanstudy predict --profile mine.toml --steps 200000 --budget 1500 --deadline 24 --out proposal
     """
-    from kanstudy.analysis.prediction import calibration_file, costs
+    from kanstudy.analysis.prediction import calibration_file, costs, widening
     from kanstudy.analysis.prediction.calibration import CalibrationError
     from kanstudy.analysis.prediction.domain import NotCovered
     from kanstudy.analysis.prediction.predict import PredictionError
@@ -84,8 +91,8 @@ def predict(
     try:
         asked = points(loaded, sizes, scaling or "")
         found = calibration_file.load(calibration or folders.results_folder(loaded, ""))
-        frame = predicted(found, asked, _site(loaded, found))
-    except (ProfileError, CalibrationError, NotCovered, TooFewSteps, PredictionError) as error:
+        frame = predicted(found, asked, site_of(loaded, found), widening.read(held_out) if held_out else None)
+    except (ProfileError, CalibrationError, NotCovered, TooFewSteps, PredictionError, widening.WideningError) as error:
         raise BadInput(str(error)) from error
     except OSError as error:
         raise BadInput(f"--calibration {calibration}: cannot be read: {error.strerror}") from error
@@ -135,7 +142,7 @@ def _folder(out: str) -> Path:
     return folder
 
 
-def _site(profile: Profile, calibration: Calibration) -> Site:
+def site_of(profile: Profile, calibration: Calibration) -> Site:
     """Where the profile's ranks lie. Another machine's calibration brings its computation alone: the links are those
     that the profile states."""
     from kanstudy.analysis.network.network import of_profile
@@ -197,7 +204,8 @@ def _tell(
     caption = (
         f"Source: predicted, nothing here is measured. Profile: {profile.name}; computation: calibrated on"
         f" {calibration.device_name} ({calibration.source}, {calibration.launches} launch(es), points of"
-        f" {calibration.profile}); network: {costed['network'].iloc[0]}; {steps} steps. Brackets and bands: 95 %."
+        f" {calibration.profile}); network: {costed['network'].iloc[0]}; {steps} steps. Brackets and bands:"
+        f" {costed['level'].iloc[0]:.0%}."
     )
     try:
         save_table(costed, costs.TABLE, folder, "prediction", caption)

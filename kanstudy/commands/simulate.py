@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,31 +35,73 @@ if TYPE_CHECKING:
 @click.option(
     "--launches", type=click.IntRange(min=1), default=1, metavar="L", help="launches of all rounds  [default: 1]"
 )
-def simulate(profile: str, only: tuple[str, ...], out: str, rounds: int | None, launches: int) -> None:
+@click.option(
+    "--calibration",
+    default="",
+    metavar="RESULTS_OR_FILE",
+    help="draw from this calibration instead: a results folder with that experiment, or a calibration.json",
+)
+@click.option("--mixed", is_flag=True, help="take another machine's calibration, on the network of the profile")
+def simulate(
+    profile: str,
+    only: tuple[str, ...],
+    out: str,
+    rounds: int | None,
+    launches: int,
+    calibration: str,
+    mixed: bool,
+) -> None:
     """Write records of a machine that is not there: every point of the study, drawn from a model of the machine.
 
-    The model comes from the profile's [device] and [network]: a data sheet, and shares of it that are assumed to be
-    reached. Records, tables and figures say that they are simulated. Nothing is measured, and nothing needs torch.
+    The model comes from the profile's [device] and [network], a data sheet and shares of it that are assumed to be
+    reached; or from a calibration, which carries only what it covers. Records, tables and figures say that they are
+    simulated. Nothing is measured, and nothing needs torch.
 
     \b
     Examples:
       kanstudy simulate --profile finisterrae3
       kanstudy report --results-dir results/finisterrae3-simulated
+      kanstudy simulate --profile mine.toml --calibration proposal/calibration.json --only weak_scaling
     """
+    loaded = folders.load(profile)
+    plans = _plans(loaded, only, rounds or 0, launches)
+    machine = _calibrated(loaded, calibration, mixed) if calibration or mixed else partial(machine_of, loaded)
+    machines, refused = _machines(plans, machine)
+    results = folders.results_folder(None, out, "--out") if out else folders.simulated_folder(loaded)
+    _check(results, loaded)
+    _write(plans, machines, results)
+    for name, plan in plans.items():
+        whys = [refused[point] for point in plan.points if point in refused]
+        why = f", {len(whys)} not: {whys[0]}" if whys else ""
+        click.echo(f"{name}: {len(plan.points) - len(whys)} points simulated{why}")
+    click.echo(f"Figures, tables and the report: kanstudy report --results-dir {folders.short(results)}")
+
+
+def _machines(
+    plans: Mapping[str, ExperimentPlan], machine: Callable[[PointSpec], MachineModel]
+) -> tuple[dict[PointSpec, MachineModel], dict[PointSpec, str]]:
+    """The machine of each point, and why there is none for the others; `BadInput` where there is none at all."""
+    machines, refused = {}, {}
+    for point in (point for plan in plans.values() for point in plan.points):
+        try:
+            machines[point] = machine(point)
+        except ValueError as error:  # the calibration does not cover it
+            refused[point] = str(error)
+    if not machines:
+        raise BadInput(next(iter(refused.values()), "the profile has no points of these experiments"))
+    return machines, refused
+
+
+def _write(plans: Mapping[str, ExperimentPlan], machines: Mapping[PointSpec, MachineModel], results: Path) -> None:
     from kanstudy.analysis.simulation.simulate import record_of
     from kanstudy.record_files import write_record
     from kanstudy.run_spec import data_key
     from kanstudy.study import folder
     from kanstudy.study.run_spec import run_spec
 
-    loaded = folders.load(profile)
-    plans = _plans(loaded, only, rounds or 0, launches)
-    machines = {point: machine_of(loaded, point) for plan in plans.values() for point in plan.points}
-    results = folders.results_folder(None, out, "--out") if out else folders.simulated_folder(loaded)
-    _check(results, loaded)
     try:
         with folder.opened(results):
-            for name, plan in plans.items():
+            for plan in plans.values():
                 files = {data_key(point): "" for point in plan.points}
                 run = run_spec(
                     plan, plan.points, launch=0, results=results, files=files, progress=results, provenance={}
@@ -65,13 +109,12 @@ def simulate(profile: str, only: tuple[str, ...], out: str, rounds: int | None, 
                 run = dataclasses.replace(run, oversubscribed=False)  # whatever cores this machine has
                 folder.write_plan(plan, results)
                 for point in plan.points:
-                    write_record(record_of(point, machines[point], run), results)
-                click.echo(f"{name}: {len(plan.points)} points simulated")
+                    if point in machines:
+                        write_record(record_of(point, machines[point], run), results)
     except folder.FolderError as error:
         raise BadInput(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"{results}: cannot be written: {error.strerror or error}") from error
-    click.echo(f"Figures, tables and the report: kanstudy report --results-dir {folders.short(results)}")
 
 
 def _plans(profile: Profile, only: tuple[str, ...], rounds: int, launches: int) -> dict[str, ExperimentPlan]:
@@ -111,6 +154,32 @@ def machine_of(profile: Profile, point: PointSpec) -> MachineModel:
         )
     except ValueError as error:
         raise BadInput(f"{profile.path} [device]: {error}") from error
+
+
+def _calibrated(profile: Profile, given: str, mixed: bool) -> Callable[[PointSpec], MachineModel]:
+    """The machine of a calibration, by point; computation and network of one machine unless `mixed` asks for two."""
+    from kanstudy.analysis.prediction import calibration_file, drawn
+    from kanstudy.analysis.prediction.calibration import CalibrationError
+    from kanstudy.analysis.prediction.predict import PredictionError
+    from kanstudy.commands.predict import site_of
+
+    if not given:
+        raise click.UsageError("--mixed needs --calibration")
+    try:
+        calibration = calibration_file.load(given)
+        is_other = calibration.profile != profile.name
+        if is_other and not mixed:
+            raise BadInput(
+                f"--calibration {given}: is of {calibration.profile} ({calibration.device_name}); --mixed takes its"
+                f" computation on the network of {profile.name}"
+            )
+        nodes = profile.cluster.nodes if profile.cluster else None
+        site = dataclasses.replace(site_of(profile, calibration), nodes=nodes)
+    except (CalibrationError, PredictionError) as error:
+        raise BadInput(str(error)) from error
+    except OSError as error:
+        raise BadInput(f"--calibration {given}: cannot be read: {error.strerror}") from error
+    return lambda point: drawn.machine_of(calibration, point, site)
 
 
 def _check(results: Path, profile: Profile) -> None:

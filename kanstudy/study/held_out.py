@@ -104,7 +104,7 @@ def _messages_plan(
         allreduce_bytes=tuple(allreduce_bytes),
         **(_TIMING | {"phase_steps": 0}),
     )
-    points = tuple(dataclasses.replace(point, link=link) for link in _checked(links))
+    points = tuple(dataclasses.replace(point, link=link) for link in _checked(links, profile))
     return ExperimentPlan(
         profile=profile,
         experiment=experiment,
@@ -128,7 +128,9 @@ def held_out_plan(
     asked = [Setting.parse(text) for text in settings]
     try:
         plain = [_point(base, setting) for setting in asked]
-        linked = [dataclasses.replace(point, link=link) for link in _checked(links) for point in plain[:_OVER_LINKS]]
+        linked = [
+            dataclasses.replace(point, link=link) for link in _checked(links, profile) for point in plain[:_OVER_LINKS]
+        ]
     except SpecError as error:
         raise ProfileError(f"held-out setting: {error}") from error
     points = tuple(dict.fromkeys([*plain, *linked]))
@@ -164,7 +166,9 @@ def _point(base: PointSpec, setting: Setting) -> PointSpec:
     )
 
 
-def _checked(links: Sequence[str]) -> list[str]:
+def _checked(links: Sequence[str], profile: Profile) -> list[str]:
+    if links and profile.device != "cpu":
+        raise ProfileError(f"{profile.path}: links are emulated between CPUs alone, its device is {profile.device}")
     for link in links:
         try:
             emulated_link.parse(link)

@@ -42,7 +42,7 @@ TIMING = {"block_s": 0.1, "warmup_s": 0.0, "phase_steps": 3}
 def calibration_points(node_ranks: int = 2) -> list[PointSpec]:
     """One rank alone over three widths, two grids and five batches; the ranks of a node at once."""
     widths = [(32, width, width, 1) for width in (16, 64, 128)]
-    common = {"experiment": "calibration", **TIMING}
+    common = {"experiment": "calibration", "operator": "fused", **TIMING}
     points = [
         make_point(
             world_size=1,
@@ -64,10 +64,11 @@ def calibration_points(node_ranks: int = 2) -> list[PointSpec]:
                     make_point(
                         scaling="weak",
                         world_size=node_ranks,
+                        arms=("serial_local", "concurrent", "ddp_noop", "ddp")[:: 1 if node_ranks > 1 else 2],
                         global_batch_size=rows * node_ranks,
                         layer_widths=wide,
                         bucket_cap_mb=cap,
-                        allreduce_bytes=(1024, 16384, 131072, 1048576, 4194304) if first else (),
+                        allreduce_bytes=(1024, 16384, 131072, 1048576, 4194304) if first and node_ranks > 1 else (),
                         **common,
                     )
                 )
@@ -89,7 +90,9 @@ def exact() -> Calibration:
 
 
 def strong_point(world_size: int, **changes) -> PointSpec:
-    return make_point(world_size=world_size, arms=ARMS, **({"block_s": 0.3, "warmup_s": 0.0} | changes))
+    return make_point(
+        world_size=world_size, arms=ARMS, **({"block_s": 0.3, "warmup_s": 0.0, "operator": "fused"} | changes)
+    )
 
 
 def noisy(seed: int, **changes) -> MachineModel:

@@ -111,6 +111,9 @@ def messages(sizes: tuple[int, ...] = (2,), series: tuple[str, ...] = ("KAN",)) 
                     "series": name,
                     "point_id": f"{name}w{size}",
                     "source": "measured",
+                    "device_name": "CPU",
+                    "placement": "packed",
+                    "link": "",
                 }
             )
     return pd.DataFrame(rows)

@@ -13,7 +13,9 @@ from known_machine import measured
 from kanstudy.cli import main
 from kanstudy.record_files import read_record, record_path, write_record
 from kanstudy.study import launch
+from kanstudy.study.emulation import ranks
 from kanstudy.study.plan import ExperimentPlan
+from kanstudy.study.strict import ProfileError
 
 SMALL = ("--setting", "40,40:96:25", "--setting", "96,96:256:0.1", "--link", "50mbit:1ms", "--launches", "2")
 
@@ -39,6 +41,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             write_record(record, results)
 
     monkeypatch.setattr(launch, "run", measure)
+    monkeypatch.setattr(ranks, "check", lambda: None)
     return asked
 
 
@@ -93,8 +96,19 @@ def test_bad_input_starts_nothing(plans, tmp_path, arguments, message):
     assert plans == []
 
 
+def test_where_links_cannot_be_emulated_nothing_starts(plans, tmp_path, monkeypatch):
+    def refuse() -> None:
+        raise ProfileError("a link cannot be emulated here: no C compiler")
+
+    monkeypatch.setattr(ranks, "check", refuse)
+    done = run(tmp_path, *SMALL)
+    assert (done.exit_code, plans) == (2, [])
+    assert "no C compiler" in done.output
+    assert run(tmp_path, *SMALL, "--no-links").exit_code == 0
+
+
 def test_a_setting_beyond_the_calibration_is_refused_with_what_to_measure(plans, tmp_path):
     done = run(tmp_path, "--setting", "40,40:96:25", "--setting", "300,300:96:25", "--no-links")
     assert done.exit_code == 2
     assert "nothing is predicted beyond" in done.output.replace("\n", " ")
-    assert not (tmp_path / "predictions.json").exists()
+    assert plans == []

@@ -130,6 +130,7 @@ def test_a_calibration_file_gives_the_same_as_its_records(profile: Path) -> None
         (["--scaling", "weak"], "has no series [[study.weak_scaling]] of a KAN"),
         (["--calibration", "{d}/none"], "--calibration {d}/none: cannot be read: No such file"),
         (["--calibration", "{d}/mine.toml"], "mine.toml: not JSON"),
+        (["--held-out", "{d}/none.csv"], "{d}/none.csv: cannot be read: No such file"),
         (["--calibration", "{d}"], "{d}: no records of the experiment calibration"),
         (["--out", "{d}/mine.toml"], "--out {d}/mine.toml: must be a folder that can be written"),
         (["--profile", "nothing"], "profile 'nothing': must be"),

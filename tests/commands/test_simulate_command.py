@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 from kanstudy.analysis import estimates, results
 from kanstudy.cli import main
 from kanstudy.record_files import write_record
+from kanstudy.study.notebooks import run_notebook
 
 PROFILE = """
 [study]
@@ -62,6 +63,18 @@ between_gb_per_s = 5.0
 """
 
 
+CALIBRATION = """
+[[study.calibration]]
+dataset = "synthetic:16:1"
+n_samples = 65536
+hidden_widths_sweep = [[16], [64], [256]]
+grid_sizes = [5]
+local_batch_sizes = [256, 1024, 4096, 8192, 16384, 32768]
+node_batch_sizes = [8192, 32768]
+allreduce_bytes = [1024, 16384, 262144, 4194304]
+"""
+
+
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
     path = tmp_path / "mine.toml"
@@ -78,7 +91,7 @@ def test_every_planned_point_gets_a_complete_record_that_says_it_is_simulated(pr
     found = call("simulate", "--profile", profile, "--out", out)
     assert found.exit_code == 0, found.output
     table = results.planned_versus_done(out)
-    assert set(table["status"]) == {"ok"}
+    assert (set(table["status"]), set(table["reason"])) == ({"ok"}, {"simulated"})
     assert set(table["experiment"]) == {"strong_scaling", "communication_overhead"}
     records = results.load(out).records
     assert {record.source for record in records} == {"simulated"}
@@ -95,6 +108,24 @@ def test_every_planned_point_gets_a_complete_record_that_says_it_is_simulated(pr
     status = call("status", "--profile", profile, "--results-dir", out)
     assert "missing" not in status.output
     assert "Points planned: 10 (10 ok)" in status.output
+
+
+@pytest.mark.slow
+def test_every_notebook_and_the_report_take_them(profile: Path, tmp_path: Path, repository: Path) -> None:
+    out = tmp_path / "out"
+    assert call("simulate", "--profile", profile, "--out", out).exit_code == 0
+    parameters = {"profile": str(profile), "launcher": "none", "results_dir": str(out)}
+    for name in ("01_strong_scaling", "03_communication_overhead"):
+        run_notebook(repository / "notebooks" / f"{name}.ipynb", tmp_path / f"{name}.ipynb", parameters)
+    found = call("report", "--results-dir", out)
+    assert found.exit_code == 0, found.output
+    written = {path.name for path in (out / "figures").glob("*.png")}
+    assert {"overview-simulated.png", "communication_overhead-simulated.png", "beside_published.png"} <= written
+    assert not {"overview.png", "communication_overhead.png"} & written
+    table = (out / "figures" / "attribution_strong-simulated.md").read_text()
+    rows = [line for line in table.splitlines() if line.startswith("| KAN")]
+    assert rows
+    assert all(", simulated" in line for line in rows)
 
 
 def test_the_same_call_gives_the_same_records(profile: Path, tmp_path: Path) -> None:
@@ -155,3 +186,42 @@ def test_nothing_is_measured_over_simulated_records(profile: Path, tmp_path: Pat
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/*.json") if path in before} == before
     plan = json.loads((tmp_path / "out" / "plans" / "strong_scaling.json").read_text())
     assert plan["rounds"]
+
+
+def test_a_calibration_takes_the_place_of_the_constants_and_machines_mix_on_request_alone(tmp_path: Path) -> None:
+    """Simulated, calibrated from those records, and simulated again from that: nearly the same comes out."""
+    mine = tmp_path / "mine.toml"
+    mine.write_text(PROFILE.replace("[machine]", f"{CALIBRATION}\n[machine]"))
+    first, again = tmp_path / "first", tmp_path / "again"
+    assert call("simulate", "--profile", mine, "--out", first).exit_code == 0
+    found = call("simulate", "--profile", mine, "--calibration", first, "--out", again, "--only", "strong_scaling")
+    assert found.exit_code == 0, found.output
+    before, after = (
+        estimates.strong(results.load(folder, "strong_scaling").records).set_index("point_id")
+        for folder in (first, again)
+    )
+    packed = after.index[after["placement"] == "packed"]
+    assert after.loc[packed, "step_time_s"].to_numpy() == pytest.approx(before.loc[packed, "step_time_s"], rel=0.1)
+    assert set(after["device_name"]) == {"GPU, assumed constants, calibrated"}
+    others = tmp_path / "others.toml"
+    others.write_text(mine.read_text())
+    asked = ("simulate", "--profile", others, "--calibration", first, "--out", tmp_path / "third")
+    refused = call(*asked)
+    assert (refused.exit_code, "--mixed takes its computation on the network of others" in refused.output) == (2, True)
+    mixed = call(*asked, "--mixed", "--only", "strong_scaling", "--only", "communication_overhead")
+    assert mixed.exit_code == 0, mixed.output
+
+
+def test_what_a_calibration_does_not_cover_is_left_out_and_named(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(PROFILE.replace("[machine]", f"{CALIBRATION}\n[machine]"))
+    assert call("simulate", "--profile", mine, "--out", tmp_path / "first", "--only", "calibration").exit_code == 0
+    mine.write_text(mine.read_text().replace("global_batch_size = 32768", "global_batch_size = 65536", 1))
+    found = call("simulate", "--profile", mine, "--calibration", tmp_path / "first", "--out", tmp_path / "again")
+    assert found.exit_code == 0, found.output
+    assert "strong_scaling: 0 points simulated, 4 not: " in found.output
+    assert "65536" in found.output
+    only = ("--out", tmp_path / "none", "--only", "strong_scaling")
+    none = call("simulate", "--profile", mine, "--calibration", tmp_path / "first", *only)
+    assert (none.exit_code, "65536" in none.output) == (2, True)
+    assert not (tmp_path / "none").exists()

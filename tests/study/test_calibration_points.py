@@ -67,7 +67,7 @@ def test_what_cannot_calibrate_is_refused_by_name(tmp_path, lines, words):
     assert words in str(raised.value)
 
 
-@pytest.mark.parametrize(("name", "limit_s"), [("smoke", 25), ("laptop", 240)])
+@pytest.mark.parametrize(("name", "limit_s"), [("smoke", 20), ("laptop", 240)])
 def test_a_builtin_calibration_is_short_on_two_ranks(name, limit_s, monkeypatch):
     monkeypatch.setattr("kanstudy.study.profile.usable_cores", lambda: 2)
     planned = experiments.plan(load_profile(name), "calibration", launcher="none")

@@ -44,8 +44,9 @@ def fastest(topic: str, head: str, rows: pd.DataFrame, settings: Sequence[str]) 
 
 
 def work_text(rows: pd.DataFrame) -> str:
-    """What rows of the same work share, for reading."""
-    return f"{names(rows).iloc[0]}, {rows['world_size'].iloc[0]} ranks"
+    """What rows of the same work share, for reading: the placement, too, where it is another than packed."""
+    placed = ", spread" if set(rows["placement"]) == {"spread"} else ""
+    return f"{names(rows).iloc[0]}, {rows['world_size'].iloc[0]} ranks{placed}"
 
 
 def but(compared: str) -> list[str]:

@@ -174,9 +174,11 @@ class MachineModel:
 
     def bucket_times_s(self, point: PointSpec, collective_s: Callable[[float], float]) -> tuple[np.ndarray, np.ndarray]:
         """Of each gradient bucket (buckets,) the delay, and the time for which it moves bytes, s, if it is alone."""
-        sizes = gradient_buckets(point)
-        times_s = np.array([collective_s(size) + self.bucket_s + self.bucket_s_per_byte * size for size in sizes])
-        delays_s = np.minimum(times_s, collective_s(0) + self.bucket_s)  # an empty message takes its delays alone
+        sizes = np.array(gradient_buckets(point))
+        alone = point.world_size == 1
+        more_s, more_s_per_byte = (0.0, 0.0) if alone else (self.bucket_s, self.bucket_s_per_byte)
+        times_s = np.array([collective_s(size) for size in sizes]) + more_s + more_s_per_byte * sizes
+        delays_s = np.minimum(times_s, collective_s(0) + more_s)  # an empty message takes its delays alone
         return delays_s, times_s - delays_s
 
     def peak_memory_bytes(self, point: PointSpec, arm: str) -> int:

@@ -66,8 +66,7 @@ def allreduce(estimates: pd.DataFrame) -> Figure:
     """Time and bus bandwidth of the blocking all-reduce over the message size, a line a point that measured it."""
     if not has(estimates, "time_s"):
         return message("No all-reduce is measured: it needs two ranks")
-    sizes = estimates["world_size"].map("{} ranks".format) + source_suffix(estimates)
-    estimates = estimates.assign(line=told_apart(sizes, estimates[["world_size", "series"]]))
+    estimates = estimates.assign(line=allreduce_labels(estimates))
     with matplotlib.rc_context(STYLE):
         figure, (left, right) = panels(2)
         for label, look in looks(estimates["line"]).items():
@@ -87,6 +86,13 @@ def allreduce(estimates: pd.DataFrame) -> Figure:
         right.set_ylabel("bus bandwidth (GB/s)")
         legend(figure, left)
     return figure
+
+
+def allreduce_labels(estimates: pd.DataFrame) -> pd.Series:
+    """What the all-reduces of each row are called: by their ranks and how these reach each other, by the series only
+    where that does not tell them apart."""
+    sizes = estimates["world_size"].map("{} ranks".format) + source_suffix(estimates)
+    return told_apart(sizes, estimates[["world_size", "device_name", "placement", "link", "series"]])
 
 
 def _setting(row: pd.Series) -> str:

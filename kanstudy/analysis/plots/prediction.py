@@ -48,11 +48,9 @@ def scaling(predictions: pd.DataFrame) -> Figure:
         handles: list[Line2D] = [
             Line2D([], [], color=look.colour, marker=look.marker, label=series) for series, look in look_of.items()
         ]
-        kinds = dict.fromkeys(predictions["interval"])
-        handles += [
-            Line2D([], [], color="0.4", linestyle=_BEYOND if kind == SCENARIO else _WITHIN, label=f"95 % {kind}")
-            for kind in kinds
-        ]
+        for kind, level in dict.fromkeys(zip(predictions["interval"], predictions["level"], strict=True)):
+            style = _BEYOND if kind == SCENARIO else _WITHIN
+            handles.append(Line2D([], [], color="0.4", linestyle=style, label=f"{100 * level:.0f} % {kind}"))
         figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 

@@ -27,9 +27,9 @@ from kanstudy.analysis.plots.axes import (
     plain_log_axis,
     world_axis,
 )
+from kanstudy.analysis.plots.communication import allreduce_labels
 from kanstudy.analysis.scaling_laws.fits import SeriesFit
 from kanstudy.analysis.scaling_laws.least_squares import Fit
-from kanstudy.analysis.series import source_suffix
 
 EXTRAPOLATED_TO = 4
 """Times the largest world size that a law is drawn to: two doublings, beyond which its band says little."""
@@ -75,6 +75,7 @@ def allreduce_fits(fits: Sequence[SeriesFit], estimates: pd.DataFrame) -> Figure
     drawn = [item for item in fits if not item.fit.refused]
     if not drawn:
         return message(_why_none(fits))
+    labels = allreduce_labels(estimates)
     with matplotlib.rc_context(STYLE):
         figure = NotebookFigure(figsize=(COLUMN, 2.9), layout="constrained")
         axis = figure.subplots()
@@ -84,9 +85,7 @@ def allreduce_fits(fits: Sequence[SeriesFit], estimates: pd.DataFrame) -> Figure
             own = _rows_of(estimates, item.key)
             for _, row in own.iterrows():
                 estimate(axis, row["message_bytes"], row, "time_s", look, scale=1e3)
-            label = f"{item.key['world_size']} ranks{source_suffix(own).iloc[0]}"
-            label += f", {item.key['series']}" * _ambiguous(item, drawn)
-            axis.plot([], [], color=look.colour, marker=look.marker, label=label)
+            axis.plot([], [], color=look.colour, marker=look.marker, label=labels[own.index[0]])
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
         plain_log_axis(axis.yaxis, (1.0, 2.0, 5.0))
@@ -116,10 +115,6 @@ def _rows_of(estimates: pd.DataFrame, key: dict[str, object]) -> pd.DataFrame:
         if name != "surroundings":
             rows &= estimates[name].isin([key[name]])
     return estimates[rows]
-
-
-def _ambiguous(item: SeriesFit, drawn: Sequence[SeriesFit]) -> bool:
-    return sum(other.key["world_size"] == item.key["world_size"] for other in drawn) > 1
 
 
 def _source(estimates: pd.DataFrame) -> str:

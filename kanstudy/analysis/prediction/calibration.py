@@ -15,24 +15,25 @@ import pandas as pd
 
 from kanstudy.analysis.machine_model.buckets import gradient_buckets
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.network.fit import MESSAGES, NetworkFit, fit_network
 from kanstudy.analysis.network.network import Network
 from kanstudy.analysis.nodes import layout
-from kanstudy.analysis.prediction import compute, fitting, memory
+from kanstudy.analysis.prediction import fitting, links, memory
 from kanstudy.analysis.prediction.constants import Constants
 from kanstudy.analysis.prediction.domain import Domain, domain_of
-from kanstudy.analysis.prediction.fitting import Node, Observed
-from kanstudy.analysis.prediction.readings import TOGETHER, Reading, read, step_blocks
+from kanstudy.analysis.prediction.fitting import Node
+from kanstudy.analysis.prediction.links import Links
+from kanstudy.analysis.prediction.readings import TOGETHER, read, step_blocks
+from kanstudy.analysis.prediction.resampling import DRAWS, refits
 from kanstudy.analysis.prediction.scatter import Scatter, Scatters, scatters_of
 from kanstudy.analysis.prediction.spread import RankSpread, StepSpread, ranks_of, spread_of
 from kanstudy.analysis.results import surroundings
 from kanstudy.analysis.statistics.blocks import blocks
 from kanstudy.record import Record
 
-DRAWS = 100
-"""Refits to resampled residuals."""
 LEAST_POINTS = 6
 """Of one rank alone: one more than the constants of its step."""
+_NODE_POINTS = 3
+"""Of the ranks of a node: one more than the constants of DDP's own cost."""
 _STREAMS = {"gloo": 2, "nccl": 1}
 
 
@@ -112,26 +113,26 @@ def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
     """
     usable = [record for record in records if record.status == "ok" and not record.oversubscribed]
     _check_one_machine(usable)
-    alone = [read(record) for record in usable if record.world_size == 1 and "serial_global" in record.arms]
-    node = [read(record) for record in usable if "ddp_noop" in record.arms]
-    if len(alone) < LEAST_POINTS:
+    of_one = [record for record in usable if record.world_size == 1 and "serial_global" in record.arms]
+    of_node = [record for record in usable if "ddp_noop" in record.arms]
+    if len(of_one) < LEAST_POINTS:
         raise CalibrationError(
-            f"{len(alone)} complete points of one rank alone: a calibration needs at least {LEAST_POINTS}; measure:"
+            f"{len(of_one)} complete points of one rank alone: a calibration needs at least {LEAST_POINTS}; measure:"
             " kanstudy run --only calibration"
         )
+    alone, node = [read(r) for r in _trusted(of_one, LEAST_POINTS)], [read(r) for r in _trusted(of_node, _NODE_POINTS)]
     node_ranks = max((max(layout(reading.record)) for reading in node), default=1)
     ranks = ranks_of([r.rank_logs for r in node if r.rank_logs is not None and r.point.placement == "packed"])
     first = usable[0]
     machine = base_machine(first.device_name or "unknown", first.backend, node_ranks, ranks)
-    links = fit_network(_messages(node), machine.network)
-    machine = replace(machine, network=links.network)
+    found = links.fit(of_node, machine.network, DRAWS, seed)
+    machine = replace(machine, network=found.network)
     observed, setup = fitting.observe(alone, node, ranks), fitting.node_of(node, ranks, machine)
     constants = fitting.estimate(observed, setup)
     fitted = fitting.fitted(observed, setup, constants)
-    tiers = () if links.fit.refused else links.tiers
-    draws = _draws(observed, fitted, setup, constants, links, np.random.default_rng(seed))
+    draws = refits(observed, fitted, setup, constants, found, np.random.default_rng(seed))
     block_sd = float(np.sqrt(np.mean([reading.block_sd**2 for reading in node]))) if node else 0.0
-    scatter, launch = scatters_of(alone, node, observed, fitted, setup.noop_s)
+    scatter, launch = scatters_of(alone, node, observed, fitted, setup.noop_s, constants.curve.n_costs)
     return Calibration(
         profile=first.profile,
         source=first.source,
@@ -141,7 +142,7 @@ def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
         node_ranks=node_ranks,
         launches=len(alone[0].log_times),
         rounds=min(reading.rounds for reading in [*alone, *node]),
-        constants=constants.with_links(links.network, tiers),
+        constants=constants.with_links(found.network, found.tiers),
         draws=draws,
         ranks=ranks,
         steps=spread_of(step_blocks([r.record for r in node], TOGETHER if node_ranks > 1 else ("ddp_noop",)), block_sd),
@@ -161,7 +162,7 @@ def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
             for reading, measured, curve in zip(alone, observed.steps.time_s, fitted.steps.time_s, strict=True)
         ),
         point_ids=tuple(reading.record.point_id for reading in [*alone, *node]),
-        notes=_notes(records, usable, node_ranks, links, setup),
+        notes=_notes(records, usable, len(alone) + len(node), node_ranks, found, setup),
     )
 
 
@@ -176,74 +177,25 @@ def _check_one_machine(records: Sequence[Record]) -> None:
         raise CalibrationError("the calibration's points have unequal numbers of launches: complete them, the same way")
 
 
-def _messages(node: Sequence[Reading]) -> pd.DataFrame:
-    """Mean times of the all-reduces: a step's mean contains their mean, the stalls too, which a median hides."""
-    rows = [
-        (item.message_bytes, layout(reading.record), float(np.mean(item.times_s)), reading.record.point_id)
-        for reading in node
-        if reading.point.world_size > 1
-        for item in reading.record.allreduce
-        if item.times_s
-    ]
-    return pd.DataFrame(rows, columns=list(MESSAGES))
-
-
-def _draws(
-    observed: Observed, fitted: Observed, node: Node, constants: Constants, links: NetworkFit, rng: np.random.Generator
-) -> tuple[Constants, ...]:
-    """Refits to what the estimate gives with resampled residuals; links from their own fit."""
-    networks = [node.machine.network] * DRAWS if links.fit.refused else links.draws(DRAWS, int(rng.integers(2**31)))
-    tiers = () if links.fit.refused else links.tiers
-    place = compute.EXPONENTS.index(constants.launch_exponent)
-    near = compute.EXPONENTS[max(0, place - 1) : place + 2]
-    n = len(observed.steps.rows)
-    found = []
-    for network in networks:
-        log_residuals = np.log(observed.steps.time_s / fitted.steps.time_s)
-        time_s = fitted.steps.time_s * np.exp(_resampled(log_residuals, 5, rng))
-        which = rng.integers(n, size=n)
-        steps = replace(observed.steps, time_s=time_s, shares=_reshared(observed.steps.shares, which))
-        again = Observed(
-            steps=steps,
-            contention=fitted.contention + _resampled(observed.contention - fitted.contention, 1, rng),
-            ddp_s=fitted.ddp_s + node.noop_s * _resampled((observed.ddp_s - fitted.ddp_s) / node.noop_s, 2, rng),
-            exposed_s=fitted.exposed_s
-            + node.noop_s * _resampled((observed.exposed_s - fitted.exposed_s) / node.noop_s, 2, rng),
-        )
-        drawn = replace(node, machine=replace(node.machine, network=network))
-        found.append(fitting.estimate(again, drawn, near).with_links(network, tiers))
-    return tuple(found)
-
-
-def _resampled(residuals: np.ndarray, parameters: int, rng: np.random.Generator) -> np.ndarray:
-    """Residuals drawn with replacement, as wide as those of so many fitted parameters should be; NaN stays."""
-    known = residuals[np.isfinite(residuals)]
-    if not len(known):
-        return residuals
-    wider = np.sqrt(len(known) / max(1, len(known) - parameters))
-    drawn = wider * rng.choice(known - known.mean(), len(residuals))
-    return np.where(np.isfinite(residuals), drawn, np.nan)
-
-
-def _reshared(shares: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Phases' shares whose backward's part of forward and backward is another point's; the optimizer's stays."""
-    rest = shares[:, 0] + shares[:, 1]
-    backward = (shares[:, 1] / rest)[which]
-    return np.stack([rest * (1 - backward), rest * backward, shares[:, 2]], axis=1)
+def _trusted(records: Sequence[Record], least: int) -> Sequence[Record]:
+    """Those that were not disturbed in more than a fifth of their rounds, or all, where too few are left."""
+    trusted = [record for record in records if blocks(record).trusted]
+    return trusted if len(trusted) >= least else records
 
 
 def _notes(
-    records: Sequence[Record], usable: Sequence[Record], node_ranks: int, links: NetworkFit, node: Node
+    records: Sequence[Record], usable: Sequence[Record], n_fitted: int, node_ranks: int, found: Links, node: Node
 ) -> tuple[str, ...]:
     notes = []
     if left_out := len(records) - len(usable):
         notes.append(f"{left_out} points are not complete or have more ranks than cores, and are not in it")
     if untrusted := sum(not blocks(record).trusted for record in usable):
-        notes.append(f"{untrusted} of {len(usable)} points were disturbed in more than a fifth of their rounds")
+        fate = "all the same used, as too few are left" if untrusted > len(usable) - n_fitted else "left out"
+        notes.append(f"{untrusted} of {len(usable)} points were disturbed in more than a fifth of their rounds: {fate}")
     if node_ranks == 1:
         notes.append("one rank alone: contention is not known, and taken as none")
-    if node_ranks > 1 and links.fit.refused:
-        notes.append(f"the links were not fitted: {links.reason}")
+    if found.note:
+        notes.append(found.note)
     if node_ranks > 1 and not any(len(gradient_buckets(point)) > 1 for point in node.points):
         notes.append("no point has several gradient buckets: that backward slows down while they travel is not known")
     return tuple(notes)

@@ -54,6 +54,12 @@ class Curve:
     optimizer_s_per_parameter: float
     backward_share: float
 
+    @property
+    def n_costs(self) -> int:
+        """Costs that are not 0."""
+        costs = (self.launch_s, self.s_per_flop, self.s_per_activation_byte)
+        return sum(cost > 0 for cost in (*costs, self.optimizer_s, self.optimizer_s_per_parameter))
+
     def time_s(self, steps: Steps) -> np.ndarray:
         """Time of a step of each point (n,), s."""
         coefficients = np.array([self.launch_s, self.s_per_flop, self.s_per_activation_byte])

@@ -110,8 +110,8 @@ def sentence(row: pd.Series, steps: int, device: str, prices: Prices) -> str:
         f"We predict that {steps} training steps of {model} with {batch} take {_banded(row, 'training_hours')} h on"
         f" {ranks} on {row['nodes']} node{'s' if row['nodes'] > 1 else ''} ({row['placement']}), at a parallel"
         f" efficiency of {_banded(row, 'parallel_efficiency')} ({row['scaling']} scaling):"
-        f" {', '.join(costs)}. In brackets: 95 % {row['interval']}; computation calibrated on {row['device_name']},"
-        f" network: {row['network']}."
+        f" {', '.join(costs)}. In brackets: {row['level']:.0%} {row['interval']}; computation calibrated on"
+        f" {row['device_name']}, network: {row['network']}."
     )
 
 

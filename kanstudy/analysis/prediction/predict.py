@@ -22,6 +22,7 @@ from kanstudy.analysis.prediction.calibration import Calibration
 from kanstudy.analysis.prediction.constants import Constants
 from kanstudy.analysis.prediction.scatter import Scatter
 from kanstudy.analysis.prediction.spread import Waits
+from kanstudy.analysis.prediction.widening import Widening
 from kanstudy.analysis.statistics.intervals import LEVEL
 from kanstudy.spec import ARMS, PointSpec
 
@@ -52,18 +53,17 @@ def predict(
     calibration: Calibration,
     points: Iterable[PointSpec],
     site: Site | None = None,
-    conformal: float = 1.0,
+    widening: Widening | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
     """A row a point: what it is, then `_BANDED` with `_low` and `_high`, memory_bytes, fits, interval, source.
 
-    Without a `site` the ranks lie as the calibration's. `conformal` widens the bands, by the logarithm's distance from
-    the value; it comes from held-out settings.
+    Without a `site` the ranks lie as the calibration's. A `widening` comes from held-out settings.
     Columns of factors are NaN where they do not apply (batch in weak scaling). Raises `NotCovered`, `TooFewSteps` or
     `PredictionError` where the calibration does not carry a point.
     """
     site = site or Site(ranks_per_node=calibration.node_ranks)
-    return pd.DataFrame([_row(calibration, point, site, conformal, seed) for point in points])
+    return pd.DataFrame([_row(calibration, point, site, widening or Widening(), seed) for point in points])
 
 
 def check(calibration: Calibration, point: PointSpec, site: Site) -> None:
@@ -80,9 +80,9 @@ def machines(calibration: Calibration, site: Site) -> list[MachineModel]:
     return [_on(constants, base, calibration) for constants in (calibration.constants, *calibration.draws)]
 
 
-def _row(calibration: Calibration, point: PointSpec, site: Site, conformal: float, seed: int) -> dict[str, object]:
+def _row(calibration: Calibration, point: PointSpec, site: Site, widening: Widening, seed: int) -> dict[str, object]:
     check(calibration, point, site)
-    point, base = replace(point, arms=ARMS), _machine_of(calibration, site)
+    point, base = replace(point, arms=ARMS, operator=calibration.domain.operator), _machine_of(calibration, site)
     layout = base.layout(point)
     central = _chain(calibration, point, base, None)
     drawn = _chain(calibration, point, base, np.random.default_rng(seed))
@@ -100,14 +100,15 @@ def _row(calibration: Calibration, point: PointSpec, site: Site, conformal: floa
     }
     values, draws = _quantities(point, central), _quantities(point, drawn)
     for name in _BANDED:
-        row |= _band(name, float(values[name][0]), draws[name], conformal)
+        row |= _band(name, float(values[name][0]), draws[name], widening.factor(name))
     memory = calibration.memory.peak_bytes(point)
     within = point.world_size <= calibration.node_ranks
-    known = ONE_LAUNCH if calibration.launches == 1 and conformal == 1.0 else NEW_LAUNCH
+    known = ONE_LAUNCH if calibration.launches == 1 and not widening.settings else NEW_LAUNCH
     return row | {
         "memory_bytes": memory,
         "fits": None if site.memory_bytes is None else memory <= site.memory_bytes,
         "interval": known if within else SCENARIO,
+        "level": widening.level,
         "network": f"{base.network.name} ({base.network.basis})",
         "device_name": calibration.device_name,
         "source": "predicted",
@@ -132,8 +133,8 @@ def _check_site(calibration: Calibration, machine: MachineModel, layout: Sequenc
     p = sum(layout)
     if len(layout) > 1 and calibration.constants.between_latency_s is None:
         raise PredictionError(
-            f"world size {p} is on {len(layout)} nodes, and no network between nodes is calibrated: state one, or"
-            ' calibrate on two nodes with placements = ["packed", "spread"] in [cluster]'
+            f"world size {p} is on {len(layout)} nodes, and no network between nodes is calibrated: state"
+            " [network] in the profile, or calibrate on two nodes with placements packed and spread in [cluster]"
         )
     if max(layout) > 1 and calibration.constants.inside_latency_s is None:
         why = "; ".join(calibration.notes) or "no all-reduce was measured"
@@ -241,13 +242,13 @@ def _quantities(point: PointSpec, columns: dict[str, np.ndarray]) -> dict[str, n
     }
 
 
-def _band(name: str, value: float, draws: np.ndarray, conformal: float) -> dict[str, float]:
+def _band(name: str, value: float, draws: np.ndarray, wider: float) -> dict[str, float]:
     """The value with the range of its draws, which are spread about their own median."""
     if np.isnan(value):
         return {name: np.nan, f"{name}_low": np.nan, f"{name}_high": np.nan}
     low, middle, high = np.quantile(draws, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
     if name in ("exposed_s", "overhead"):  # differences, which may be negative
-        ends = [value + conformal * (end - middle) for end in (low, high)]
+        ends = [value + wider * (end - middle) for end in (low, high)]
     else:
-        ends = [value * float(np.exp(conformal * np.log(end / middle))) for end in (low, high)]
+        ends = [value * float(np.exp(wider * np.log(end / middle))) for end in (low, high)]
     return {name: value, f"{name}_low": ends[0], f"{name}_high": ends[1]}

@@ -15,7 +15,11 @@ from kanstudy.spec import ARMS
 
 @dataclass(frozen=True, kw_only=True)
 class Scatter:
-    """A standard deviation known with so many degrees of freedom; 0 of them: not known, nothing is drawn."""
+    """A standard deviation known with so many degrees of freedom; 0 of them: not known, nothing is drawn.
+
+    Of few degrees of freedom the prior says something, too: as much as one more observation of what was found (the
+    unit-information prior of Kass & Wasserman 1995).
+    """
 
     sd: float = 0.0
     freedom: int = 0
@@ -24,7 +28,7 @@ class Scatter:
         """Deviations (count,) from Student's t distribution of this scale."""
         if self.freedom == 0 or self.sd == 0:
             return np.zeros(count)
-        return self.sd * rng.standard_t(self.freedom, count)
+        return self.sd * rng.standard_t(self.freedom + 1, count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +45,15 @@ class Scatters:
 
 
 def scatters_of(
-    alone: Sequence[Reading], node: Sequence[Reading], observed: Observed, fitted: Observed, noop_s: np.ndarray
+    alone: Sequence[Reading],
+    node: Sequence[Reading],
+    observed: Observed,
+    fitted: Observed,
+    noop_s: np.ndarray,
+    n_constants: int,
 ) -> tuple[Scatters, Scatter]:
-    """The scatter about a fit, of a single new launch, and what a launch gives to all settings alike.
+    """The scatter about a fit, of a single new launch, and what a launch gives to all settings alike. The step of one
+    rank has `n_constants` that are not 0.
 
     An arm varies as little as the least of the three parts says; what another has more is the fit's error there.
     Deviations of means over L launches lack (1 - 1/L) of the variance that a launch gives to each arm of each setting
@@ -53,7 +63,7 @@ def scatters_of(
     own, common = _between_launches([*alone, *node])
     lacking = (1 - 1 / launches) * own
     parts = {
-        "compute": (_variance(np.log(observed.steps.time_s / fitted.steps.time_s), 5, lacking), 1),
+        "compute": (_variance(np.log(observed.steps.time_s / fitted.steps.time_s), n_constants, lacking), 1),
         "contention": (_variance(observed.contention - fitted.contention, 1, 2 * lacking), 2),
         "ddp": (_variance((observed.ddp_s - fitted.ddp_s) / noop_s, 2, 2 * lacking), 2),
     }
@@ -67,7 +77,7 @@ def scatters_of(
         for name, ((variance, freedom), arms) in parts.items()
     }
     exposed = _misfit(observed.exposed_s, fitted.exposed_s, noop_s, arm)
-    shared = Scatter(sd=float(np.sqrt(common)), freedom=launches if launches > 1 else 0)
+    shared = Scatter(sd=float(np.sqrt(common)), freedom=launches - 1)
     return Scatters(arm=arm, **errors, exposed=exposed), shared
 
 

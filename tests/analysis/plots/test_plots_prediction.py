@@ -15,7 +15,7 @@ def predictions() -> pd.DataFrame:
     frame["step_time_s"], frame["parallel_efficiency"] = [8e-3, 4.2e-3, 1.5e-3, 9e-4], [1.0, 0.95, 0.67, 0.14]
     for name in ("step_time_s", "parallel_efficiency"):
         frame[f"{name}_low"], frame[f"{name}_high"] = 0.9 * frame[name], 1.1 * frame[name]
-    return frame.assign(interval=[NEW_LAUNCH, NEW_LAUNCH, SCENARIO, SCENARIO])
+    return frame.assign(interval=[NEW_LAUNCH, NEW_LAUNCH, SCENARIO, SCENARIO], level=0.95)
 
 
 def test_values_are_drawn_in_ms_and_scenarios_are_dotted() -> None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from calibrated import MACHINE, NETWORK, exact, noisy, records
+from calibrated import MACHINE, NETWORK, calibration_points, exact, noisy, records
 
-from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.network.network import Link
 from kanstudy.analysis.prediction.calibration import CalibrationError, calibrate
+from kanstudy.analysis.simulation.simulate import simulate
 
 CONSTANTS = {
     "launch_s": 4e-4,
@@ -73,10 +73,6 @@ def test_launches_that_differ_as_a_whole_are_seen_only_in_several() -> None:
 
 
 def test_two_nodes_calibrate_the_link_between_them() -> None:
-    from calibrated import calibration_points
-
-    from kanstudy.analysis.simulation.simulate import simulate
-
     far = replace(MACHINE, network=replace(NETWORK, between=Link(latency_s=5e-4, bytes_per_s=1e9)))
     points = calibration_points()
     spread = [replace(point, placement="spread") for point in points if point.world_size == 2]
@@ -91,8 +87,7 @@ def test_two_nodes_calibrate_the_link_between_them() -> None:
 
 
 def test_one_rank_alone_says_what_it_does_not_know() -> None:
-    drawn = records(replace(MACHINE, ranks_per_node=1), node_ranks=1)
-    found = calibrate([record for record in drawn if not record.allreduce])
+    found = calibrate(records(replace(MACHINE, ranks_per_node=1), node_ranks=1))
     assert found.node_ranks == 1
     assert "contention is not known" in found.notes[0]
     assert found.constants.ddp_s == pytest.approx(1e-4, rel=1e-3)
@@ -109,8 +104,35 @@ def test_what_does_not_suffice_or_does_not_belong_together_is_refused() -> None:
 
 
 def test_failed_points_are_left_out_and_named() -> None:
-    drawn = records(MachineModel(**{**vars(MACHINE), "memory_bytes": 2e8}))
+    largest = max(MACHINE.peak_memory_bytes(point, "serial_global") for point in calibration_points())
+    drawn = records(replace(MACHINE, memory_bytes=0.9 * largest))
     assert any(record.status == "oom" for record in drawn)
     found = calibrate(drawn)
     assert "points are not complete" in found.notes[0]
     assert found.constants.s_per_flop == pytest.approx(2e-11, rel=0.01)
+
+
+def test_disturbed_points_are_left_out_where_enough_others_are_left() -> None:
+    drawn = records()
+    for record in drawn[:3]:  # others ran throughout, and made every step three times as long
+        for item in record.arms["serial_global"].rounds:
+            item.foreign_cpu_share = [0.9]
+            item.rank_block_times_s = [1.0]
+            item.rank_step_times_s = [[3 * time for time in steps] for steps in item.rank_step_times_s]
+    found = calibrate(drawn)
+    assert found.constants.launch_s == pytest.approx(4e-4, rel=2e-3)
+    assert found.notes == ("3 of 38 points were disturbed in more than a fifth of their rounds: left out",)
+    assert len(found.points) == 27
+
+
+def test_links_of_too_noisy_messages_are_rough_and_say_so() -> None:
+    drawn = records()
+    messages = next(record for record in drawn if record.allreduce)
+    falling = [3e-3, 2e-3, 2.5e-3, 1e-3, 9e-4]  # a larger message takes less: no bandwidth is found
+    for item, time in zip(messages.allreduce, falling, strict=True):
+        item.times_s = [time] * 7
+    found = calibrate(drawn)
+    assert found.notes[0].startswith("the links' constants are rough: ")
+    assert 0 < found.constants.inside_latency_s < 3e-3
+    assert found.constants.inside_s_per_byte == 0
+    assert found.machine.network.inside.bytes_per_s == float("inf")

@@ -18,7 +18,7 @@ from kanstudy.analysis.prediction.domain import NotCovered, domain_of
         ({"grid_size": 1, "layer_widths": (32, 16, 16, 1)}, "parameters = 3920: calibrated are 7056"),
         ({"dtype": "float64"}, "dtype = 'float64': the calibration is of 'float32'"),
         ({"optimizer": "sgd"}, "optimizer = 'sgd': the calibration is of 'adam'"),
-        ({"operator": "reference"}, "operator = 'reference': the calibration is of 'auto'"),
+        ({"operator": "reference"}, "operator = 'reference': the calibration is of 'fused'"),
         ({"model": "mlp"}, "model = 'mlp': the calibration is of 'kan'"),
     ],
 )

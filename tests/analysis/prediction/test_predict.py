@@ -14,9 +14,10 @@ from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.machine_model.model import spread_ranks
 from kanstudy.analysis.prediction.calibration import calibrate
 from kanstudy.analysis.prediction.domain import NotCovered
-from kanstudy.analysis.prediction.predict import ONE_LAUNCH, SCENARIO, PredictionError, Site, predict
+from kanstudy.analysis.prediction.predict import NEW_LAUNCH, ONE_LAUNCH, SCENARIO, PredictionError, Site, predict
 from kanstudy.analysis.prediction.readings import read
 from kanstudy.analysis.prediction.spread import TooFewSteps
+from kanstudy.analysis.prediction.widening import Widening
 from kanstudy.analysis.simulation.simulate import simulate
 
 NODES = Site(ranks_per_node=2, network=NETWORK)
@@ -49,10 +50,14 @@ def test_factors_multiply_to_the_efficiency_and_lie_in_their_bands(p: int) -> No
 
 def test_held_out_settings_widen_the_bands() -> None:
     calibration = calibrate(records(noisy(0), seed=3))
-    narrow, wide = (predict(calibration, [strong_point(2)], NODES, conformal=c).iloc[0] for c in (1.0, 2.0))
-    assert narrow["step_time_s"] == wide["step_time_s"]
-    reach = [np.log(row["step_time_s_high"] / row["step_time_s"]) for row in (narrow, wide)]
-    assert reach[1] == pytest.approx(2 * reach[0])
+    held_out = Widening({"step_time_s": 2.0}, level=0.9, settings=12)
+    narrow, wide = (predict(calibration, [strong_point(2)], NODES, w).iloc[0] for w in (None, held_out))
+    for name, factor in (("step_time_s", 2), ("throughput", 2), ("parallel_efficiency", 1)):
+        assert narrow[name] == wide[name]
+        reach = [np.log(row[f"{name}_high"] / row[name]) for row in (narrow, wide)]
+        assert reach[1] == pytest.approx(factor * reach[0])
+    assert (narrow["interval"], narrow["level"]) == (ONE_LAUNCH, 0.95)
+    assert (wide["interval"], wide["level"]) == (NEW_LAUNCH, 0.9)
 
 
 @pytest.mark.slow
@@ -84,6 +89,15 @@ def test_what_the_calibration_does_not_carry_is_refused() -> None:
         predict(exact(), [strong_point(8)])
     with pytest.raises(PredictionError, match="4 ranks on a node: 2 at once are calibrated"):
         predict(exact(), [strong_point(8)], Site(ranks_per_node=4, network=NETWORK))
+
+
+def test_from_one_rank_alone_more_are_scenarios_without_contention() -> None:
+    machine = replace(MACHINE, ranks_per_node=1)
+    calibration = calibrate(records(machine, node_ranks=1))
+    row = predict(calibration, [strong_point(8)], NODES).iloc[0]
+    without = replace(MACHINE, contention=0.0, bucket_s=0.0, bucket_s_per_byte=0.0, overlap_slowdown=0.0)
+    assert row["step_time_s"] == pytest.approx(expected(strong_point(8), without).step_time_s, rel=3e-3)
+    assert row["interval"] == SCENARIO
 
 
 def test_memory_is_told_and_compared() -> None:

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from known_machine import HOSTS, PROFILE, calibration_records, held_out_records, measured
+from known_machine import PROFILE, calibration_records, held_out_records, measured
 
 from kanstudy.analysis.plots.prediction_check import caption, predicted_versus_measured
 from kanstudy.analysis.prediction import emulated, frozen, rivals, scoring
@@ -35,20 +35,6 @@ def file(tmp_path_factory, law):
 def scores(file):
     predicted = frozen.read(file)
     return scoring.score(predicted, held_out_records(predicted))
-
-
-def test_the_law_of_links_is_found_and_holds_on_others(law):
-    own, per_latency, per_byte, per_rate = law.coefficients
-    assert own == pytest.approx(HOSTS.latency_s, rel=0.02)
-    assert per_byte == pytest.approx(1 / HOSTS.bytes_per_s, rel=0.05)
-    assert (per_latency, per_rate) == pytest.approx((1, 1), rel=0.01)
-    assert not set(law.links) & set(held_out.LINKS)
-
-
-def test_two_links_are_too_few_to_learn_from():
-    records = measured(held_out.links_plan(PROFILE).points[:2], 1, 1)
-    with pytest.raises(emulated.LinksError, match="over 2 emulated links: must be 3 or more"):
-        emulated.learn(records)
 
 
 def test_the_right_machine_beats_every_rival_in_both_groups(scores):

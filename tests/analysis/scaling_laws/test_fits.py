@@ -235,7 +235,7 @@ def test_refused_fits_are_not_drawn() -> None:
 def test_links_of_several_series_are_told_apart() -> None:
     measured = frames.messages((2,), ("KAN", "MLP"))
     link = plots.scaling_laws.allreduce_fits(fits.allreduce(measured), measured)
-    assert [text.get_text() for text in link.legends[0].get_texts()] == ["2 ranks, KAN", "2 ranks, MLP"]
+    assert [text.get_text() for text in link.legends[0].get_texts()] == ["2 ranks, series KAN", "2 ranks, series MLP"]
 
 
 def test_the_columns_for_reading_are_those_of_the_parameters() -> None:
