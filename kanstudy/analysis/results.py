@@ -105,7 +105,7 @@ def planned_versus_done(results_dir: Path | str) -> pd.DataFrame:
     all launches), reason.
 
     The status is the record's, `missing` where there is none, `unreadable` where the file is no record; what no plan
-    asks for is there too, and says so.
+    asks for is there too, and says so, as does what was not measured.
     """
     folder = _existing(results_dir)
     loaded = load(folder)
@@ -135,14 +135,23 @@ def planned_versus_done(results_dir: Path | str) -> pd.DataFrame:
             done = sum(record.rounds_of_launch(index) for index in range(planned_launches))
             status = record.state(int(per_launch), planned_launches, width)
             why = fault_text(record) or (decisions(record) if width is not None else "")
-            rows.append(_row(experiment, name, size, status, done, total, why))
+            rows.append(_row(experiment, name, size, status, done, total, _joined(_made(record), why)))
     for (experiment, name), record in records.items():
-        reason = "; ".join(filter(None, [fault_text(record), "in no plan kept here"]))
+        reason = _joined(_made(record), fault_text(record), "in no plan kept here")
         done = sum(record.rounds_of_launch(index) for index in range(launches(record)))
         rows.append(_row(experiment, name, record.world_size, record.status, done, None, reason))
     rows += [_row(experiment, name, None, "unreadable", 0, None, reason) for (experiment, name), reason in bad.items()]
     columns = ["experiment", "point_id", "world_size", "status", "rounds_done", "rounds_planned", "reason"]
     return pd.DataFrame(rows, columns=columns).astype({"world_size": "Int64", "rounds_planned": "Int64"})
+
+
+def _made(record: Record) -> str:
+    """The source of a record that was not measured."""
+    return "" if record.source == "measured" else record.source
+
+
+def _joined(*texts: str) -> str:
+    return "; ".join(filter(None, texts))
 
 
 def starts(record: Record) -> set[tuple[int, int]]:

@@ -72,7 +72,7 @@ def test_two_records_of_one_series_and_world_size_are_an_error(tmp_path: Path) -
     ("change", "word"),
     [
         ({"device_name": "another GPU"}, "on another GPU"),
-        ({"source": "simulated"}, "source simulated"),
+        ({"source": "simulated"}, ", simulated"),
         ({"dtype": "float64"}, "dtype float64"),
         ({"model": "mlp"}, "MLP"),
         ({"dataset": "flights"}, "flights"),

@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 from kanstudy.analysis import estimates, results
 from kanstudy.cli import main
 from kanstudy.record_files import write_record
+from kanstudy.study.notebooks import run_notebook
 
 PROFILE = """
 [study]
@@ -90,7 +91,7 @@ def test_every_planned_point_gets_a_complete_record_that_says_it_is_simulated(pr
     found = call("simulate", "--profile", profile, "--out", out)
     assert found.exit_code == 0, found.output
     table = results.planned_versus_done(out)
-    assert set(table["status"]) == {"ok"}
+    assert (set(table["status"]), set(table["reason"])) == ({"ok"}, {"simulated"})
     assert set(table["experiment"]) == {"strong_scaling", "communication_overhead"}
     records = results.load(out).records
     assert {record.source for record in records} == {"simulated"}
@@ -107,6 +108,24 @@ def test_every_planned_point_gets_a_complete_record_that_says_it_is_simulated(pr
     status = call("status", "--profile", profile, "--results-dir", out)
     assert "missing" not in status.output
     assert "Points planned: 10 (10 ok)" in status.output
+
+
+@pytest.mark.slow
+def test_every_notebook_and_the_report_take_them(profile: Path, tmp_path: Path, repository: Path) -> None:
+    out = tmp_path / "out"
+    assert call("simulate", "--profile", profile, "--out", out).exit_code == 0
+    parameters = {"profile": str(profile), "launcher": "none", "results_dir": str(out)}
+    for name in ("01_strong_scaling", "03_communication_overhead"):
+        run_notebook(repository / "notebooks" / f"{name}.ipynb", tmp_path / f"{name}.ipynb", parameters)
+    found = call("report", "--results-dir", out)
+    assert found.exit_code == 0, found.output
+    written = {path.name for path in (out / "figures").glob("*.png")}
+    assert {"overview-simulated.png", "communication_overhead-simulated.png", "beside_published.png"} <= written
+    assert not {"overview.png", "communication_overhead.png"} & written
+    table = (out / "figures" / "attribution_strong-simulated.md").read_text()
+    rows = [line for line in table.splitlines() if line.startswith("| KAN")]
+    assert rows
+    assert all(", simulated" in line for line in rows)
 
 
 def test_the_same_call_gives_the_same_records(profile: Path, tmp_path: Path) -> None:
