@@ -142,8 +142,11 @@ def _arm(name: str, values: object) -> Arm:
         for column in _OF_RANKS:
             if len(getattr(item, column)) != len(item.active_ranks):
                 raise RecordError(f"{where}.rounds.{column}: one entry an active rank")
-        if any(kernel is not None and kernel <= 0 for kernel in item.reference_kernel_s):
-            raise RecordError(f"{where}.rounds.reference_kernel_s {item.reference_kernel_s}: must be above 0 or null")
+        times = {"rank_step_times_s": [time for steps in item.rank_step_times_s for time in steps]}
+        times |= {name: getattr(item, name) for name in ("rank_block_times_s", "reference_kernel_s")}
+        for column, found in times.items():
+            if wrong := [time for time in found if time is not None and time <= 0]:
+                raise RecordError(f"{where}.rounds.{column} {wrong[0]}: must be above 0 or null")
     instrumented = [values for column in _INSTRUMENTED if (values := getattr(arm, column))]
     sizes = {(len(values), len(steps)) for values in instrumented for steps in values}
     buckets = {len(ready) for steps in arm.bucket_ready_s or [] for ready in steps}

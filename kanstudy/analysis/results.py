@@ -79,8 +79,8 @@ def _planned(folder: Path) -> list[str]:
     """The points of all plans in the folder, as they were planned; a plan that cannot be read orders nothing."""
     names: list[str] = []
     for path in sorted(folder.glob("plans/*.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            names += list(json.loads(path.read_text(encoding="utf-8"))["points"])
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            names += _read_plan(path).points
     return names
 
 

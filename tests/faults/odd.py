@@ -41,11 +41,11 @@ def spoilt(values: Any, draw: st.DataObject, most: int = 3) -> Any:
             parent = parent[key]
         how = draw.draw(st.sampled_from(["replace", "replace", "remove", "add"]))
         if how == "replace":
-            parent[last] = draw.draw(ODD_VALUES)
+            parent[last] = copy.deepcopy(draw.draw(ODD_VALUES))
         elif how == "remove":
             del parent[last]
         elif isinstance(parent, dict):
-            parent[draw.draw(st.text(max_size=5))] = draw.draw(ODD_VALUES)
+            parent[draw.draw(st.text(max_size=5))] = copy.deepcopy(draw.draw(ODD_VALUES))
         else:
-            parent.append(draw.draw(ODD_VALUES))
+            parent.append(copy.deepcopy(draw.draw(ODD_VALUES)))
     return values

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from odd import SETTINGS, places, spoilt
 
@@ -104,7 +104,7 @@ def of_its_kind(value: Any, draw: st.DataObject) -> Any:
 
 
 @given(data=st.data())
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=40, phases=[Phase.generate])  # one takes half a second: too long to be shrunk
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_any_record_that_is_read_can_be_analysed(folder, data):
     path = one_of(folder, "*_scaling/*.json", data)
