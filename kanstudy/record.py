@@ -158,6 +158,11 @@ class Record:
     # provenance
     provenance: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def launch_numbers(self) -> list[int]:
+        """The launches that this record holds rounds of."""
+        return sorted({item.launch for arm in self.arms.values() for item in arm.rounds})
+
     def rounds_of_launch(self, launch: int) -> int:
         """Complete rounds that this record holds of one launch."""
         return min((sum(r.launch == launch for r in arm.rounds) for arm in self.arms.values()), default=0)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 from kanstudy.files import write_atomically
 from kanstudy.record import SCHEMA_VERSION, SOURCES, STATUSES, AllReduce, Arm, Fault, Record, Round
 from kanstudy.sizes import kan_terms, widths
 from kanstudy.spec import ARMS, SCALINGS, PointSpec
-from kanstudy.strict_json import RecordError, as_list, as_object, build_strictly, rounded, without_nan
+from kanstudy.strict_json import RecordError, as_list, as_object, build_strictly, fits, rounded, without_nan
 
 _OF_RANKS = ("rank_step_times_s", "rank_block_times_s", "reference_kernel_s", "foreign_cpu_share", "minor_faults")
 _OF_POINT = sorted(
@@ -102,6 +103,8 @@ def record_from_dict(values: object) -> Record:
     for name in ("conditions", "stopping", "ddp_counters"):
         if not isinstance(record.provenance.get(name), dict | None):
             raise RecordError(f"provenance.{name}: must be an object or null")
+    if (stopping := record.provenance.get("stopping")) is not None and not _is_stopping(stopping):
+        raise RecordError("provenance.stopping: must tell the width that was wanted and of each launch its last look")
     if record.local_batch_size * record.world_size != record.global_batch_size:
         raise RecordError("global_batch_size is not local_batch_size times world_size")
     rounds = {name: sorted((r.launch, r.index) for r in arm.rounds) for name, arm in record.arms.items()}
@@ -113,6 +116,18 @@ def record_from_dict(values: object) -> Record:
     if len(ranks) > record.world_size or min(ranks, default=0) < 0:  # of the launch: a group on two nodes is 0 and 2
         raise RecordError(f"active_ranks {sorted(ranks)}: must be {record.world_size} ranks of the launch at most")
     return record
+
+
+def _is_stopping(told: dict[str, Any]) -> bool:
+    """Whether this is what `kanstudy.stopping` writes."""
+    looks = {"rounds": int, "half_width": float | None, "why": str}
+    launches = told.get("launches")
+    return (
+        fits(told.get("target_width"), float)
+        and isinstance(launches, dict)
+        and all(isinstance(look, dict) and set(look) == set(looks) for look in launches.values())
+        and all(fits(look[name], hint) for look in launches.values() for name, hint in looks.items())
+    )
 
 
 def _arm(name: str, values: object) -> Arm:

@@ -98,8 +98,9 @@ def run_spec_from_json(text: str) -> RunSpec:
     """A `RunSpec` from the text of a PLAN file; `SpecError` on anything that is not one."""
     try:
         values = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"the plan is not JSON: {error}") from error
-    if not isinstance(values, dict) or not isinstance(values.get("points"), list):
+    points = values.get("points") if isinstance(values, dict) else None
+    if not isinstance(points, list) or not all(isinstance(point, dict) for point in points):
         raise SpecError("the plan must be an object with a list of points")
-    return build(RunSpec, values | {"points": tuple(point_from_dict(point) for point in values["points"])})
+    return build(RunSpec, values | {"points": tuple(point_from_dict(point) for point in points)})

@@ -16,11 +16,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from kanstudy import emulated_link
 from kanstudy import injection as injections
 from kanstudy.sizes import MAX_SPLINE_ORDER
+from kanstudy.strict_json import fits
 
 ARMS = ("serial_global", "serial_local", "concurrent", "ddp_noop", "ddp")
 """The five arms in the order of the attribution's chain; neighbours differ in one thing."""
@@ -228,6 +229,9 @@ def build(cls: type[_T], values: dict[str, Any]) -> _T:
     unknown = sorted(set(values) - names)
     if unknown:
         raise SpecError(f"{cls.__name__}: unknown field {unknown[0]!r}")
+    hints = get_type_hints(cls)
+    for name, value in values.items():
+        require(fits(value, hints[name]), name, value, str(hints[name]))
     try:
         return cls(**values)
     except TypeError as error:

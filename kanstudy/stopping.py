@@ -102,7 +102,7 @@ def decision(record: Record, launch: int) -> dict[str, Any]:
 def decisions(record: Record) -> str:
     """Why each launch of an adaptive record ended, in words; empty where rounds were not adaptive."""
     texts = []
-    for launch in range(record.launches_planned):
+    for launch in record.launch_numbers:
         found = decision(record, launch)
         if found["why"]:
             width = "no interval" if found["half_width"] is None else f"±{found['half_width']:.1%}"

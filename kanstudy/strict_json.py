@@ -28,7 +28,7 @@ def build_strictly(cls: type[Any], values: object, where: str) -> Any:
     hints = get_type_hints(cls)
     for item in dataclasses.fields(cls):
         value = getattr(built, item.name)
-        if not _fits(value, hints[item.name]):
+        if not fits(value, hints[item.name]):
             raise RecordError(f"{where}: {item.name} = {repr(value)[:60]}: must be {item.type}")
     return built
 
@@ -47,21 +47,23 @@ def as_list(value: object, where: str) -> list[Any]:
     return value
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def fits(value: Any, hint: Any) -> bool:
     """Whether a value of JSON is of the type that a field is annotated with. Numbers must be finite; `null` among the
-    numbers of a list stands for NaN, see `without_nan`."""
+    numbers of a list stands for NaN, see `without_nan`. A list is a tuple, too."""
     kind, parts = get_origin(hint) or hint, get_args(hint)
     if kind is types.UnionType:
-        return any(_fits(value, part) for part in parts)
+        return any(fits(value, part) for part in parts)
+    if kind is tuple:
+        return isinstance(value, list | tuple) and all(fits(item, parts[0]) for item in value)
     if kind is list:
         inner = parts[0] | None if parts[0] is float else parts[0]
-        return isinstance(value, list) and all(_fits(item, inner) for item in value)
+        return isinstance(value, list) and all(fits(item, inner) for item in value)
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
     if kind is dict:
-        return isinstance(value, dict) and all(_fits(item, parts[1]) for item in value.values())
+        return isinstance(value, dict) and all(fits(item, parts[1]) for item in value.values())
     return kind is Any or dataclasses.is_dataclass(kind) or isinstance(value, kind)
 
 

@@ -73,7 +73,7 @@ def torchrun() -> Callable[..., subprocess.CompletedProcess[str]]:
             [*command, *arguments],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
             env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": root, "GLOO_SOCKET_IFNAME": "lo"} | environment,
         )

@@ -95,6 +95,41 @@ def test_only_launch_and_slurm_start_ranks_or_jobs(path):
             assert word not in text, word
 
 
+def dangers(code: str) -> list[str]:
+    """Calls that would run text, or unpack what may hold code: a shell, `eval`, pickles."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if not isinstance(node, ast.Call):
+            continue
+        name, given = ast.unparse(node.func), {item.arg: ast.unparse(item.value) for item in node.keywords}
+        if (
+            name in ("eval", "exec", "os.system", "os.popen", "subprocess.getoutput", "yaml.load", "pickle.load")
+            or name.endswith(("pickle.loads", "read_pickle"))
+            or given.get("shell", "False") != "False"
+            or given.get("allow_pickle", "False") != "False"
+            or (name == "torch.load" and given.get("weights_only") != "True")
+        ):
+            found.append(ast.unparse(node))
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=IDS)
+def test_what_a_user_writes_is_never_run(path):
+    """But for the lines that a profile declares as set-up of a node, which a job's script sources."""
+    assert dangers(path.read_text(encoding="utf-8")) == []
+
+
+def test_the_check_for_dangers_sees_them():
+    assert len(dangers("eval(x); run(x, shell=True); torch.load(p); np.load(p, allow_pickle=True); os.system(x)")) == 5
+    assert dangers("run([x]); torch.load(p, weights_only=True); np.load(p); ast.literal_eval(x)") == []
+
+
+def test_jupyterlab_is_started_with_its_token():
+    makefile = (PACKAGE.parent / "Makefile").read_text(encoding="utf-8")
+    assert "/jupyter lab" in makefile
+    assert not any(word in makefile for word in ("token", "password", "--ip", "allow_origin"))
+
+
 def loaded_after(statement: str) -> set[str]:
     """Top-level packages that a fresh interpreter has loaded after a statement."""
     code = f"{statement}\nimport sys; print(' '.join({{name.partition('.')[0] for name in sys.modules}}))"

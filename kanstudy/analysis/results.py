@@ -21,7 +21,7 @@ from kanstudy.analysis.series import series_keys, series_labels
 from kanstudy.record import Record
 from kanstudy.record_files import read_record
 from kanstudy.stopping import decisions
-from kanstudy.strict_json import RecordError
+from kanstudy.strict_json import RecordError, as_object, build_strictly
 
 RESERVED = ("plans", "data", "logs", "jobs", "notebooks", "aside", "figures", "bench")
 """Folders of a results folder that hold no records."""
@@ -114,35 +114,56 @@ def planned_versus_done(results_dir: Path | str) -> pd.DataFrame:
     rows = []
     for path in sorted(folder.glob("plans/*.json")):
         try:
-            plan = json.loads(path.read_text(encoding="utf-8"))
-            widths = plan.get("target_width", {})  # plans from before there were adaptive rounds have none
-            asked = [
-                (plan["experiment"], name, point, plan["rounds"][name], widths.get(name))
-                for name, point in plan["points"].items()
-            ]
-            planned_launches = int(plan["launches"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = f"not a plan: {error!r}"
+            plan = _read_plan(path)
+        except (OSError, ValueError, RecursionError) as error:
+            reason = f"not a plan: {error}"
             rows.append(_row(path.stem, f"plans/{path.name}", None, "unreadable", 0, None, reason))
             continue
-        for experiment, name, point, per_launch, width in asked:
-            key, size = (experiment, name), point.get("world_size")
-            record, total = records.pop(key, None), int(per_launch) * planned_launches
+        for name, per_launch in plan.rounds.items():
+            experiment, size, width = plan.experiment, plan.points[name], plan.target_width.get(name)
+            key, total = (experiment, name), per_launch * plan.launches
+            record = records.pop(key, None)
             if record is None:
                 status = "unreadable" if key in bad else "missing"
                 rows.append(_row(experiment, name, size, status, 0, total, bad.pop(key, "")))
                 continue
-            done = sum(record.rounds_of_launch(index) for index in range(planned_launches))
-            status = record.state(int(per_launch), planned_launches, width)
+            done = sum(record.rounds_of_launch(index) for index in record.launch_numbers if index < plan.launches)
+            status = record.state(per_launch, plan.launches, width)
             why = fault_text(record) or (decisions(record) if width is not None else "")
             rows.append(_row(experiment, name, size, status, done, total, _joined(_made(record), why)))
     for (experiment, name), record in records.items():
         reason = _joined(_made(record), fault_text(record), "in no plan kept here")
-        done = sum(record.rounds_of_launch(index) for index in range(launches(record)))
+        done = sum(map(record.rounds_of_launch, record.launch_numbers))
         rows.append(_row(experiment, name, record.world_size, record.status, done, None, reason))
     rows += [_row(experiment, name, None, "unreadable", 0, None, reason) for (experiment, name), reason in bad.items()]
     columns = ["experiment", "point_id", "world_size", "status", "rounds_done", "rounds_planned", "reason"]
     return pd.DataFrame(rows, columns=columns).astype({"world_size": "Int64", "rounds_planned": "Int64"})
+
+
+@dataclass(kw_only=True)
+class _Plan:
+    """What is read of a plan: `points[name]` is the world size."""
+
+    experiment: str
+    launches: int
+    rounds: dict[str, int]
+    points: dict[str, int]
+    target_width: dict[str, float]
+
+
+def _read_plan(path: Path) -> _Plan:
+    """`OSError` or `ValueError` where that is none."""
+    values = as_object(json.loads(path.read_text(encoding="utf-8")), "plan")
+    kept = {field.name: values[field.name] for field in dataclasses.fields(_Plan) if field.name in values}
+    points = as_object(kept.get("points"), "points")
+    kept["points"] = {name: as_object(point, name).get("world_size") for name, point in points.items()}
+    # plans from before there were adaptive rounds have no widths
+    plan: _Plan = build_strictly(_Plan, {"target_width": {}} | kept, "plan")
+    if set(plan.rounds) != set(plan.points):
+        raise RecordError("plan: rounds must be given for every point and no other")
+    if not all(0 < rounds * plan.launches < 2**63 for rounds in plan.rounds.values()):
+        raise RecordError(f"plan: rounds and launches = {plan.launches}: must be at least 1")
+    return plan
 
 
 def _made(record: Record) -> str:
@@ -169,7 +190,7 @@ def fault_text(record: Record) -> str:
     if record.status == "ok":
         return ""
     if record.error is None:
-        done, wanted = sum(record.rounds_of_launch(i) for i in range(record.launches_planned)), record.rounds_planned
+        done, wanted = sum(map(record.rounds_of_launch, record.launch_numbers)), record.rounds_planned
         text = f"{record.status}: {done} of {wanted * record.launches_planned} rounds"
         return f"{text}, {why}" if (why := decisions(record)) else text
     places = [

@@ -144,11 +144,13 @@ def _folder(out: str) -> Path:
 
 def site_of(profile: Profile, calibration: Calibration) -> Site:
     """Where the profile's ranks lie. Another machine's calibration brings its computation alone: the links are those
-    that the profile states."""
+    that the profile states. Of the profile's own the links are as calibrated, those between nodes as stated where only
+    one node was.
+    """
     from kanstudy.analysis.network.network import of_profile
     from kanstudy.analysis.prediction.predict import PredictionError, Site
 
-    links_known = calibration.constants.between_latency_s is not None
+    constants = calibration.constants
     stated = None if profile.network is None else of_profile(dataclasses.asdict(profile.network), profile.name)
     own = calibration.profile == profile.name
     if stated is None and not own:
@@ -156,9 +158,12 @@ def site_of(profile: Profile, calibration: Calibration) -> Site:
             f"the calibration is of {calibration.profile}, and {profile.path} states no [network]: one machine's"
             " network is not taken for another's; state it there"
         )
+    network = stated
+    if own and stated is not None and constants.inside_latency_s is not None:
+        network = dataclasses.replace(stated, inside=calibration.machine.network.inside)
     return Site(
         ranks_per_node=profile.cluster.ranks_per_node if profile.cluster else calibration.node_ranks,
-        network=None if own and (links_known or stated is None) else stated,
+        network=None if own and constants.between_latency_s is not None else network,
         memory_bytes=profile.device_constants.memory_gib * 2**30 or None,
     )
 
@@ -204,7 +209,8 @@ def _tell(
     caption = (
         f"Source: predicted, nothing here is measured. Profile: {profile.name}; computation: calibrated on"
         f" {calibration.device_name} ({calibration.source}, {calibration.launches} launch(es), points of"
-        f" {calibration.profile}); network: {costed['network'].iloc[0]}; {steps} steps. Brackets and bands:"
+        f" {calibration.profile}); network: {costed['network'].iloc[0]}; {steps} steps"
+        f"{f', cost in {prices.currency}' if prices.price_per_hour else ''}. Brackets and bands:"
         f" {costed['level'].iloc[0]:.0%}."
     )
     try:

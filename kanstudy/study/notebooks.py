@@ -76,11 +76,15 @@ def declared_parameters(path: Path) -> dict[str, str]:
     if len(cells) != 1:
         raise NotebookError(f"{path}: {len(cells)} cells are tagged `parameters`, must be exactly one")
     try:
-        lines = ast.parse(cells[0].source).body
-    except SyntaxError as error:
+        return _declared(path, cells[0].source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise NotebookError(f"{path}: the parameters cell is not Python: {error}") from error
+
+
+def _declared(path: Path, source: str) -> dict[str, str]:
+    """Name and type of each parameter that the cell's source declares."""
     declared = {}
-    for line in lines:
+    for line in ast.parse(source).body:
         if not (isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.value is not None):
             raise NotebookError(f"{path}: parameters cell: `{ast.unparse(line)}` must be written `name: type = value`")
         name, kind = line.target.id, ast.unparse(line.annotation)
@@ -119,7 +123,10 @@ def _checked(value: Any, kind: str) -> Any:
             raise ValueError
         return [_checked(item, kind[5:-1]) for item in value]
     if kind == "float" and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError from None
     if type(value).__name__ != kind or type(value).__module__ != "builtins":
         raise ValueError
     if kind == "float" and not math.isfinite(value):

@@ -40,7 +40,7 @@ def _seen(results: Path, point: PointSpec) -> list[tuple[int, float]]:
         return []
     if record is None:
         return []
-    ratios = [log_ratios(record, launch) for launch in range(record.launches_planned)]
+    ratios = [log_ratios(record, launch) for launch in record.launch_numbers]
     return [(len(found), half) for found in ratios if math.isfinite(half := half_width(found))]
 
 

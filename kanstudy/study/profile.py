@@ -185,7 +185,7 @@ def _read(path: Path) -> Profile:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ProfileError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ProfileError(f"{path}: not TOML: {error}") from error
     known = ("study", "machine", "cluster", "device", "network")
     for name in tables:

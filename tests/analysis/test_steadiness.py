@@ -44,7 +44,7 @@ def test_a_steady_record_is_said_to_be_steady() -> None:
     text = said(measured())
     assert "no slow first steps can be told and no drift can be told" in text
     assert "0 of 20 rounds disturbed" in text
-    assert text.startswith("Strong scaling, KAN synthetic:32:1, 2 ranks: ")
+    assert text.startswith("Strong scaling, KAN synthetic:32:1, simulated, 2 ranks: ")
     assert POINT.point_id in text
 
 

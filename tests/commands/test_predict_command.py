@@ -154,6 +154,17 @@ def test_one_machines_network_is_not_taken_for_anothers(profile: Path) -> None:
     assert "states no [network]" in result.output
 
 
+def test_links_that_were_calibrated_are_not_replaced_by_stated_ones(profile: Path) -> None:
+    slower = LINKS.replace("inside_latency_us = 20.0", "inside_latency_us = 2000.0")
+    times = []
+    for links in (LINKS, slower, slower.replace("between_latency_us = 50.0", "between_latency_us = 5000.0")):
+        profile.write_text(PROFILE + links)
+        assert run(profile, "--world-sizes", "8").exit_code == 0
+        times.append(pd.read_csv(profile.parent / "out" / "prediction.csv")["step_time_s"].iloc[0])
+    assert times[0] == times[1]
+    assert times[2] > 5 * times[0]
+
+
 def test_without_a_network_between_nodes_only_one_node_is_predicted(profile: Path) -> None:
     profile.write_text(PROFILE)
     assert run(profile, "--world-sizes", "2").exit_code == 0

@@ -612,7 +612,7 @@ def test_two_threads_give_the_same_every_time(two_threads):
 def test_no_more_threads_work_than_torch_may_use(threads, monkeypatch):
     model, _, x = large()
     working, most, inner = set(), [], set()
-    lock = threading.Lock()
+    lock, all_at_once = threading.Lock(), threading.Event()
     expand = fused._expand
 
     def watched(*arguments):
@@ -620,7 +620,9 @@ def test_no_more_threads_work_than_torch_may_use(threads, monkeypatch):
             working.add(threading.get_ident())
             most.append(len(working))
             inner.add(torch.get_num_threads())
-        time.sleep(0.005)
+            if len(working) == threads:
+                all_at_once.set()
+        all_at_once.wait(10)  # the first waits for the others, however busy the machine
         expand(*arguments)
         with lock:
             working.discard(threading.get_ident())

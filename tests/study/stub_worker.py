@@ -14,6 +14,9 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
+from kanstudy.files import write_atomically
 from kanstudy.record import Fault, Round, blank_record
 from kanstudy.record_files import read_record, record_path, write_record
 from kanstudy.run_spec import RunSpec, run_spec_from_json
@@ -46,6 +49,13 @@ def go_wrong(run: RunSpec, how: str) -> None:
         sys.exit(0)
     if how == "port":
         raise OSError("[Errno 98] EADDRINUSE: address already in use")
+
+
+def is_alive(number: int) -> bool:
+    try:
+        return psutil.Process(number).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def one_round(run: RunSpec, point: PointSpec, wrong: str) -> bool:
@@ -102,6 +112,7 @@ def main() -> None:
         waiting = results / "rank0_done"
         while not waiting.exists():
             if (results / f"die{RANK}").exists():
+                write_atomically(results / f"dying{RANK}", str(os.getpid()))
                 os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(0.01)
         return
@@ -114,7 +125,8 @@ def main() -> None:
     if faults.get("rank1") == "kill":
         one_round(run, run.points[0], "")
         (results / "die1").touch()
-        time.sleep(0.2)
+        while not (results / "dying1").exists() or is_alive(int((results / "dying1").read_text())):
+            time.sleep(0.01)
         raise RuntimeError("Connection closed by peer [127.0.0.1]:4242")
     pending = list(run.points)
     while pending:

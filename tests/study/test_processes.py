@@ -11,9 +11,9 @@ from kanstudy.study import processes
 from kanstudy.study.processes import MARK, marked, started, terminate
 
 IN_A_NEW_SESSION = (  # as torchrun starts its ranks: out of the reach of a process group's signal
-    "import subprocess, sys, time\n"
+    "import os, subprocess, sys, time\n"
     "subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True)\n"
-    "time.sleep({seconds})"
+    "while not os.path.exists({until!r}): time.sleep(0.02)"
 )
 SLEEP = "import time; time.sleep(600)"
 STUBBORN = (
@@ -22,7 +22,7 @@ STUBBORN = (
 
 
 def wait_for(condition) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "waited too long"
         time.sleep(0.02)
@@ -35,7 +35,7 @@ def mark_of(process) -> str:
 
 
 def test_all_descendants_are_gone_whatever_session_they_are_in(tmp_path):
-    code = IN_A_NEW_SESSION.format(child=SLEEP, seconds=600)
+    code = IN_A_NEW_SESSION.format(child=SLEEP, until=str(tmp_path / "never"))
     with started([sys.executable, "-c", code], dict(os.environ), tmp_path / "log") as process:
         wait_for(lambda: len(marked(mark_of(process))) == 2)
         mark = mark_of(process)
@@ -43,11 +43,13 @@ def test_all_descendants_are_gone_whatever_session_they_are_in(tmp_path):
 
 
 def test_orphans_of_a_process_that_ended_are_found(tmp_path):
-    code = IN_A_NEW_SESSION.format(child=SLEEP, seconds=0.2)
+    code = IN_A_NEW_SESSION.format(child=SLEEP, until=str(tmp_path / "go"))
     with started([sys.executable, "-c", code], dict(os.environ), tmp_path / "log") as process:
         mark = mark_of(process)
+        wait_for(lambda: len(marked(mark)) == 2)
+        (tmp_path / "go").touch()
         process.wait()
-        assert len(marked(mark)) == 1
+        wait_for(lambda: len(marked(mark)) == 1)
     assert marked(mark) == []
 
 

@@ -22,6 +22,7 @@ from kanstudy.analysis.prediction.constants import Constants
 from kanstudy.analysis.prediction.domain import Domain, domain_of
 from kanstudy.analysis.prediction.fitting import Node
 from kanstudy.analysis.prediction.links import Links
+from kanstudy.analysis.prediction.readiness import ReadyBucket, ready_buckets
 from kanstudy.analysis.prediction.readings import TOGETHER, read, step_blocks
 from kanstudy.analysis.prediction.resampling import DRAWS, refits
 from kanstudy.analysis.prediction.scatter import Scatter, Scatters, scatters_of
@@ -32,6 +33,8 @@ from kanstudy.record import Record
 
 LEAST_POINTS = 6
 """Of one rank alone: one more than the constants of its step."""
+_DISTURBED = 0.5
+"""Share of disturbed rounds above which a point is left out."""
 _NODE_POINTS = 3
 """Of the ranks of a node: one more than the constants of DDP's own cost."""
 _STREAMS = {"gloo": 2, "nccl": 1}
@@ -57,8 +60,8 @@ class FittedPoint:
 class Calibration:
     """A fitted machine, on which up to `node_ranks` ran at once: `constants`, the estimate, and `draws`, refits.
 
-    `ranks`, `steps`, `scatter` and `launch` are what is random, `domain` what is covered; `notes` say what was not
-    measured or not trusted.
+    `ranks`, `steps`, `scatter` and `launch` are what is random, `domain` what is covered; `points` and `buckets` show
+    measured and modelled side by side, `notes` say what was not measured or not trusted.
     """
 
     profile: str
@@ -78,6 +81,7 @@ class Calibration:
     memory: memory.MemoryFit
     domain: Domain
     points: tuple[FittedPoint, ...]
+    buckets: tuple[ReadyBucket, ...]
     point_ids: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -120,7 +124,7 @@ def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
             f"{len(of_one)} complete points of one rank alone: a calibration needs at least {LEAST_POINTS}; measure:"
             " kanstudy run --only calibration"
         )
-    alone, node = [read(r) for r in _trusted(of_one, LEAST_POINTS)], [read(r) for r in _trusted(of_node, _NODE_POINTS)]
+    alone, node = [read(r) for r in _calm(of_one, LEAST_POINTS)], [read(r) for r in _calm(of_node, _NODE_POINTS)]
     node_ranks = max((max(layout(reading.record)) for reading in node), default=1)
     ranks = ranks_of([r.rank_logs for r in node if r.rank_logs is not None and r.point.placement == "packed"])
     first = usable[0]
@@ -161,6 +165,7 @@ def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
             )
             for reading, measured, curve in zip(alone, observed.steps.time_s, fitted.steps.time_s, strict=True)
         ),
+        buckets=ready_buckets(node, constants.on(machine)),
         point_ids=tuple(reading.record.point_id for reading in [*alone, *node]),
         notes=_notes(records, usable, len(alone) + len(node), node_ranks, found, setup),
     )
@@ -177,10 +182,15 @@ def _check_one_machine(records: Sequence[Record]) -> None:
         raise CalibrationError("the calibration's points have unequal numbers of launches: complete them, the same way")
 
 
-def _trusted(records: Sequence[Record], least: int) -> Sequence[Record]:
-    """Those that were not disturbed in more than a fifth of their rounds, or all, where too few are left."""
-    trusted = [record for record in records if blocks(record).trusted]
-    return trusted if len(trusted) >= least else records
+def _calm(records: Sequence[Record], least: int) -> Sequence[Record]:
+    """Those of which at least half of the rounds were not disturbed, which alone are read; all, if else too few."""
+    calm = [record for record in records if not _is_disturbed(record)]
+    return calm if len(calm) >= least else records
+
+
+def _is_disturbed(record: Record) -> bool:
+    found = blocks(record)
+    return found.dropped > _DISTURBED * len(found.disturbed)
 
 
 def _notes(
@@ -189,9 +199,10 @@ def _notes(
     notes = []
     if left_out := len(records) - len(usable):
         notes.append(f"{left_out} points are not complete or have more ranks than cores, and are not in it")
-    if untrusted := sum(not blocks(record).trusted for record in usable):
-        fate = "all the same used, as too few are left" if untrusted > len(usable) - n_fitted else "left out"
-        notes.append(f"{untrusted} of {len(usable)} points were disturbed in more than a fifth of their rounds: {fate}")
+    if disturbed := sum(map(_is_disturbed, usable)):
+        used = disturbed - (len(usable) - n_fitted)
+        fate = f"{used} of them used, as too few would be left" if used else "left out"
+        notes.append(f"{disturbed} of {len(usable)} points were disturbed in more than half of their rounds: {fate}")
     if node_ranks == 1:
         notes.append("one rank alone: contention is not known, and taken as none")
     if found.note:

@@ -111,7 +111,7 @@ def sentence(row: pd.Series, steps: int, device: str, prices: Prices) -> str:
         f" {ranks} on {row['nodes']} node{'s' if row['nodes'] > 1 else ''} ({row['placement']}), at a parallel"
         f" efficiency of {_banded(row, 'parallel_efficiency')} ({row['scaling']} scaling):"
         f" {', '.join(costs)}. In brackets: {row['level']:.0%} {row['interval']}; computation calibrated on"
-        f" {row['device_name']}, network: {row['network']}."
+        f" {row['device_name']} ({row['calibration_source']}), network: {row['network']}."
     )
 
 

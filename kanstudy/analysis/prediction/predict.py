@@ -111,6 +111,7 @@ def _row(calibration: Calibration, point: PointSpec, site: Site, widening: Widen
         "level": widening.level,
         "network": f"{base.network.name} ({base.network.basis})",
         "device_name": calibration.device_name,
+        "calibration_source": calibration.source,
         "source": "predicted",
     }
 

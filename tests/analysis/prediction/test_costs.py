@@ -14,7 +14,14 @@ def predictions(scaling: str = "strong") -> pd.DataFrame:
     for name in ("step_time_s", "parallel_efficiency"):
         frame[f"{name}_low"], frame[f"{name}_high"] = 0.9 * frame[name], 1.1 * frame[name]
     common = {"scaling": scaling, "model": "kan", "layer_widths": "32-64-1", "grid_size": 5, "placement": "packed"}
-    common |= {"nodes": 4, "local_batch_size": 256, "global_batch_size": 2048, "fits": None, "device_name": "A100"}
+    common |= {
+        "nodes": 4,
+        "local_batch_size": 256,
+        "global_batch_size": 2048,
+        "fits": None,
+        "device_name": "A100",
+        "calibration_source": "simulated",
+    }
     return frame.assign(**common, interval="scenario range", level=0.95, network="fabric (assumed)")
 
 
@@ -71,6 +78,6 @@ def test_the_sentence_says_what_it_rests_on() -> None:
         "on 64 GPUs",
         "on 4 nodes (packed), at a parallel efficiency of 0.5 [0.45, 0.55] (strong scaling)",
         "128 [115, 141] GPU-hours, 32 [28.8, 35.2] kWh at 250 W each, 256 [230, 282] EUR",
-        "95% scenario range; computation calibrated on A100, network: fabric (assumed)",
+        "95% scenario range; computation calibrated on A100 (simulated), network: fabric (assumed)",
     ):
         assert part in words
