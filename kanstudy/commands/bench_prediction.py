@@ -122,6 +122,8 @@ def _frozen(plan: ExperimentPlan, more: ExperimentPlan, results: Path) -> Frozen
         return known
     records = load(results, "calibration").records
     found = calibrations.calibrate(records)
+    for note in found.notes:
+        click.echo(f"  calibration: {note}")
     law = emulated.learn(load(results, held_out.LINKS_EXPERIMENT).records) if more.points else None
     messages = emulated.messages(law, more.points) if law else pd.DataFrame()
     basis = {

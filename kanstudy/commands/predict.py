@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,6 +92,7 @@ def predict(
     try:
         asked = points(loaded, sizes, scaling or "")
         found = calibration_file.load(calibration or folders.results_folder(loaded, ""))
+        _check_device(loaded, found)
         frame = predicted(found, asked, site_of(loaded, found), widening.read(held_out) if held_out else None)
     except (ProfileError, CalibrationError, NotCovered, TooFewSteps, PredictionError, widening.WideningError) as error:
         raise BadInput(str(error)) from error
@@ -103,10 +105,12 @@ def predict(
 def _limits(budget: str | None, deadline: float | None, prices: Prices) -> Limits:
     from kanstudy.analysis.prediction.costs import Limits
 
+    if deadline is not None and math.isnan(deadline):
+        raise BadInput(f"--deadline {deadline}: must be hours > 0")
     if budget is None:
         return Limits(hours=deadline)
     text = budget.strip()
-    in_money = text.upper().endswith(prices.currency.upper())
+    in_money = bool(prices.currency) and text.upper().endswith(prices.currency.upper())
     try:
         amount = float(text[: -len(prices.currency)] if in_money else text)
     except ValueError:
@@ -140,6 +144,16 @@ def _folder(out: str) -> Path:
     except (OSError, RuntimeError, ValueError) as error:
         raise BadInput(f"--out {out}: must be a folder that can be written: {error}") from error
     return folder
+
+
+def _check_device(profile: Profile, calibration: Calibration) -> None:
+    """`BadInput` where CPUs are calibrated for GPUs, or the other way round."""
+    calibrated = {"nccl": "cuda", "gloo": "cpu"}.get(calibration.backend, profile.device)
+    if profile.device not in ("auto", calibrated):
+        raise BadInput(
+            f"device = {profile.device!r} of {profile.path}: the calibration is of {calibrated}"
+            f" ({calibration.device_name}); must be a calibration of {profile.device}"
+        )
 
 
 def site_of(profile: Profile, calibration: Calibration) -> Site:

@@ -160,6 +160,7 @@ def _calibrated(profile: Profile, given: str, mixed: bool) -> Callable[[PointSpe
     """The machine of a calibration, by point; computation and network of one machine unless `mixed` asks for two."""
     from kanstudy.analysis.prediction import calibration_file, drawn
     from kanstudy.analysis.prediction.calibration import CalibrationError
+    from kanstudy.analysis.prediction.domain import NotCovered
     from kanstudy.analysis.prediction.predict import PredictionError
     from kanstudy.commands.predict import site_of
 
@@ -175,7 +176,7 @@ def _calibrated(profile: Profile, given: str, mixed: bool) -> Callable[[PointSpe
             )
         nodes = profile.cluster.nodes if profile.cluster else None
         site = dataclasses.replace(site_of(profile, calibration), nodes=nodes)
-    except (CalibrationError, PredictionError) as error:
+    except (CalibrationError, NotCovered, PredictionError) as error:
         raise BadInput(str(error)) from error
     except OSError as error:
         raise BadInput(f"--calibration {given}: cannot be read: {error.strerror}") from error

@@ -44,7 +44,8 @@ CALIBRATION_ROUNDS, CALIBRATION_LAUNCHES = 3, 3
 ROUNDS, LAUNCHES = 2, 5
 """Few rounds and many launches: a prediction is for a new launch, so that the launch is the replicate."""
 _OVER_LINKS = 2
-_TIMING: dict[str, Any] = {"block_s": 0.05, "warmup_steps": 3, "warmup_s": 0.05, "phase_steps": 5}
+_CALIBRATION_BLOCK_S = 0.06
+_TIMING: dict[str, Any] = {"block_s": 0.04, "warmup_steps": 3, "warmup_s": 0.05, "phase_steps": 5}
 _SETTING = re.compile(r"(\d+(?:,\d+)*):(\d+):(\d+(?:\.\d+)?)")
 
 
@@ -66,11 +67,18 @@ class Setting:
 
 
 def calibration_plan(profile: Profile) -> ExperimentPlan:
-    """The profile's calibration; `ProfileError` where it has none."""
-    plan = experiments.plan(profile, "calibration", CALIBRATION_ROUNDS, CALIBRATION_LAUNCHES)
-    if not plan.points:
+    """The profile's calibration, in shorter blocks and several launches; `ProfileError` where it has none."""
+    points = experiments.plan(profile, "calibration").points
+    if not points:
         raise ProfileError(f"{profile.path}: nothing to calibrate with: add a [[study.calibration]]")
-    return plan
+    points = tuple(dataclasses.replace(point, block_s=_CALIBRATION_BLOCK_S) for point in points)
+    return ExperimentPlan(
+        profile=profile,
+        experiment="calibration",
+        points=points,
+        rounds={point.point_id: CALIBRATION_ROUNDS for point in points},
+        launches=CALIBRATION_LAUNCHES,
+    )
 
 
 def links_plan(profile: Profile, links: Sequence[str] = TRAINING_LINKS) -> ExperimentPlan:

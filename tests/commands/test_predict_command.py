@@ -126,6 +126,7 @@ def test_a_calibration_file_gives_the_same_as_its_records(profile: Path) -> None
         (["--world-sizes", "3"], "world size 3: global_batch_size = 512: must be divisible"),
         (["--world-sizes", "256"], "world size 256: local_batch_size = 2: calibrated are 4 to 512"),
         (["--budget", "much"], "--budget much: must be device-hours, such as 1500, or money, such as 1500EUR"),
+        (["--deadline", "nan"], "--deadline nan: must be hours > 0"),
         (["--budget", "-3"], "--budget -3: must be device-hours"),
         (["--scaling", "weak"], "has no series [[study.weak_scaling]] of a KAN"),
         (["--calibration", "{d}/none"], "--calibration {d}/none: cannot be read: No such file"),
@@ -152,6 +153,13 @@ def test_one_machines_network_is_not_taken_for_anothers(profile: Path) -> None:
     assert result.exit_code == 2
     assert "the calibration is of mine, and" in result.output
     assert "states no [network]" in result.output
+
+
+def test_cpus_that_are_calibrated_do_not_stand_for_gpus(profile: Path) -> None:
+    profile.write_text(profile.read_text().replace('device = "cpu"', 'device = "cuda"'))
+    result = run(profile, "--world-sizes", "2")
+    assert result.exit_code == 2
+    assert "the calibration is of cpu" in result.output
 
 
 def test_links_that_were_calibrated_are_not_replaced_by_stated_ones(profile: Path) -> None:

@@ -225,3 +225,14 @@ def test_what_a_calibration_does_not_cover_is_left_out_and_named(tmp_path: Path)
     none = call("simulate", "--profile", mine, "--calibration", tmp_path / "first", *only)
     assert (none.exit_code, "65536" in none.output) == (2, True)
     assert not (tmp_path / "none").exists()
+
+
+def test_a_calibration_of_several_kinds_of_model_is_refused_in_one_line(tmp_path: Path) -> None:
+    mine, first = tmp_path / "mine.toml", tmp_path / "first"
+    mine.write_text(PROFILE.replace("[machine]", f"{CALIBRATION}\n[machine]"))
+    assert call("simulate", "--profile", mine, "--out", first, "--only", "calibration").exit_code == 0
+    changed = results.load(first).records[0]
+    changed.operator = "reference"
+    write_record(changed, first)
+    found = call("simulate", "--profile", mine, "--calibration", first, "--out", tmp_path / "again")
+    assert (found.exit_code, "operator compiled, reference: a calibration must be of one" in found.output) == (2, True)

@@ -45,9 +45,10 @@ def exposed_s(
         to_leave = np.where(flying & ~moving, delay, np.inf)
         to_arrive = np.where(moving, moved * sharing, np.inf)
         step = np.minimum(to_ready, np.minimum(to_leave, to_arrive).min(axis=1, keepdims=True))
-        step = np.where(np.isfinite(step), step, 0.0)  # all of this one have arrived
+        step = np.where(arrived.all(axis=1, keepdims=True), 0.0, step)
         arrived |= to_arrive <= step
-        moved = np.where(moving, moved - step / sharing, moved)
+        with np.errstate(invalid="ignore"):  # of a bucket that never arrives
+            moved = np.where(moving, moved - step / sharing, moved)
         delay = np.where(to_leave <= step, 0.0, np.where(flying & ~moving, delay - step, delay))
         progress = np.where(to_ready <= step, next_ready, progress + step * speed)
         clock = clock + step

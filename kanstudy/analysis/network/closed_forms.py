@@ -4,7 +4,7 @@ In one tier of latency α and bandwidth B:
 
 | algorithm | all-reduce | source |
 |---|---|---|
-| ring | 2(p-1)·α + 2(p-1)/p · S/B | Patarasu & Yuan 2009; no other needs less bandwidth |
+| ring | 2(p-1)·α + 2(p-1)/p · S/B | Patarasuk & Yuan 2009; no other needs less bandwidth |
 | halving-doubling | 2·log2 p · α + 2(p-1)/p · S/B | Rabenseifner 2004; Thakur, Rabenseifner & Gropp 2005 |
 | hierarchical | a ring inside nodes, one between them | Thakur, Rabenseifner & Gropp 2005, of each ring |
 | tree | 2·(n-1 + log2 m)·α + 2·S/B | two trees that share the work: Sanders, Speck & Träff 2009 |

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
+import sys
 import types
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -43,6 +43,7 @@ def load(path: Path | str) -> Calibration:
     del values["kind"], values["schema_version"]
     try:
         found: Calibration = _built(Calibration, values, EXPERIMENT)
+        _check_machines(found)
     except ValueError as error:
         raise CalibrationError(f"{path}: {error}") from error
     return found
@@ -57,6 +58,14 @@ def of_results(folder: Path | str) -> Calibration:
     if not loaded.records:
         raise CalibrationError(f"{folder}: no records of the experiment {EXPERIMENT}: kanstudy run --only {EXPERIMENT}")
     return calibrate(loaded.records)
+
+
+def _check_machines(found: Calibration) -> None:
+    """`ValueError` unless estimate and refits are constants of a machine."""
+    if not found.draws:
+        raise ValueError(f"{EXPERIMENT}.draws is empty: must be refits of the constants")
+    for constants in (found.constants, *found.draws):
+        _ = dataclasses.replace(found, constants=constants).machine
 
 
 def _built(hint: Any, value: Any, where: str) -> Any:
@@ -75,7 +84,9 @@ def _built(hint: Any, value: Any, where: str) -> Any:
             _built(part, item, f"{where}[{i}]") for i, (part, item) in enumerate(zip(inner, value, strict=True))
         )
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if kind is float and number and math.isfinite(value):
+    if number and not 0 <= value <= sys.float_info.max:
+        raise ValueError(f"{where} = {value!r}: must be a finite number >= 0")
+    if kind is float and number:
         return float(value)
     if kind is not float and isinstance(value, kind) and (kind is not int or number):
         return value

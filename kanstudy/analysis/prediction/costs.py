@@ -106,12 +106,15 @@ def sentence(row: pd.Series, steps: int, device: str, prices: Prices) -> str:
         costs.append(f"{_banded(row, 'energy_kwh')} kWh at {prices.power_w:g} W each")
     if np.isfinite(row["cost"]):
         costs.append(f"{_banded(row, 'cost')} {prices.currency}")
+    needs = ""
+    if row["fits"] is not None and not row["fits"]:
+        needs = f" That needs {row['memory_bytes'] / 1e9:.3g} GB of memory on each, more than there is."
     return (
         f"We predict that {steps} training steps of {model} with {batch} take {_banded(row, 'training_hours')} h on"
         f" {ranks} on {row['nodes']} node{'s' if row['nodes'] > 1 else ''} ({row['placement']}), at a parallel"
         f" efficiency of {_banded(row, 'parallel_efficiency')} ({row['scaling']} scaling):"
         f" {', '.join(costs)}. In brackets: {row['level']:.0%} {row['interval']}; computation calibrated on"
-        f" {row['device_name']} ({row['calibration_source']}), network: {row['network']}."
+        f" {row['device_name']} ({row['calibration_source']}), network: {row['network']}.{needs}"
     )
 
 

@@ -69,9 +69,9 @@ def predict(
 def check(calibration: Calibration, point: PointSpec, site: Site) -> None:
     """Raise `NotCovered`, `TooFewSteps` or `PredictionError` where the calibration does not carry the point."""
     calibration.domain.check(point, needs_global_batch=point.scaling == "strong" and point.world_size > 1)
+    calibration.steps.check(point.world_size)  # before a layout, which is as long as there are nodes
     base = _machine_of(calibration, site)
     _check_site(calibration, base, base.layout(point), site)
-    calibration.steps.check(point.world_size)
 
 
 def machines(calibration: Calibration, site: Site) -> list[MachineModel]:

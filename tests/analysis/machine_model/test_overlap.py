@@ -77,3 +77,8 @@ def test_the_shape_is_that_of_backward() -> None:
     backward = np.linspace(0, 1, 24).reshape(2, 3, 4)
     assert exposed_s(backward, np.array([1.0]), np.array([0.1]), np.array([0.2])).shape == (2, 3, 4)
     assert exposed_s(backward, np.array([1.0]), np.array([0.1]), np.array([0.2])) == pytest.approx(0.3)
+
+
+def test_a_bucket_that_never_arrives_is_waited_for_without_end() -> None:
+    found = exposed_s(np.array([5.0, 1.0]), np.array([0.5, 1.0]), np.zeros(2), np.array([1.0, np.inf]))
+    assert list(found) == [np.inf, np.inf]

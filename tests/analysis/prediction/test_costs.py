@@ -81,3 +81,10 @@ def test_the_sentence_says_what_it_rests_on() -> None:
         "95% scenario range; computation calibrated on A100 (simulated), network: fabric (assumed)",
     ):
         assert part in words
+
+
+@pytest.mark.parametrize(("fits", "is_said"), [(None, False), (True, False), (False, True)])
+def test_the_sentence_says_where_memory_does_not_suffice(fits: bool | None, is_said: bool) -> None:
+    costed = with_costs(predictions().assign(fits=fits, memory_bytes=52e9), 3600, PRICES)
+    words = sentence(costed.iloc[2], 3600, "GPU", PRICES)
+    assert ("That needs 52 GB of memory on each, more than there is." in words) == is_said
