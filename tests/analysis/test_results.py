@@ -125,6 +125,7 @@ def test_records_stand_in_the_order_of_their_plan(tmp_path: Path) -> None:
     for record in records:
         write_record(record, tmp_path)
     (tmp_path / "plans").mkdir()
-    asked = [record.point_id for record in records[:3]]
-    (tmp_path / "plans" / "strong_scaling.json").write_text(json.dumps({"points": dict.fromkeys(asked)}))
+    points = {record.point_id: {"world_size": record.world_size} for record in records[:3]}
+    plan = {"experiment": "strong_scaling", "launches": 1, "points": points, "rounds": dict.fromkeys(points, 2)}
+    (tmp_path / "plans" / "strong_scaling.json").write_text(json.dumps(plan))
     assert [record.point_id for record in results.load(tmp_path).records] == [record.point_id for record in records]
