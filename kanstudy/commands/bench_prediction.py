@@ -57,8 +57,8 @@ def prediction(
 
     Held out are whole widths, batches, bucket sizes and links. The predictions' SHA-256 goes into every record measured
     after them, and scores are refused where it does not match. The first two settings are measured over each emulated
-    link too. Takes about 25 minutes on two cores, and the machine should do nothing else meanwhile; what is
-    measured already is not measured again.
+    link too. Takes about ten minutes on two cores, and the machine should do nothing else meanwhile; what is measured
+    already is not measured again.
 
     \b
     Examples:
