@@ -11,6 +11,8 @@ from kanstudy.analysis.attribution.chain import FACTORS, factor_name
 from kanstudy.analysis.tables.layouts import TEXT, Column
 
 _S_PER_HOUR = 3600.0
+SLOWER = 0.25
+"""How much longer training may take where that saves device-hours, to be named beside the fastest."""
 TABLE = {
     "series": TEXT["series"],
     "world_size": Column("ranks"),
@@ -75,15 +77,7 @@ def best(costed: pd.DataFrame, limits: Limits) -> pd.Series | None:
 
     Limits hold for the upper end of the band, so that they are kept where the prediction is too good. None: no row.
     """
-    within = costed
-    for column, limit in (
-        ("device_hours", limits.device_hours),
-        ("cost", limits.cost),
-        ("training_hours", limits.hours),
-    ):
-        if limit is not None:
-            within = within[within[f"{column}_high"] <= limit]
-    within = within[within["fits"] != False]  # noqa: E712  # None: not known
+    within = _within(costed, limits)
     if within.empty:
         return None
     if within["scaling"].iloc[0] == "weak":
@@ -92,6 +86,28 @@ def best(costed: pd.DataFrame, limits: Limits) -> pd.Series | None:
         has_budget = limits.device_hours is not None or limits.cost is not None
         place = within["training_hours" if has_budget else "device_hours"].argmin()
     return within.iloc[int(place)]
+
+
+def nearly_as_fast(costed: pd.DataFrame, limits: Limits, row: pd.Series) -> pd.Series | None:
+    """The row of least device-hours within the limits that trains the same rows at most `SLOWER` longer than `row`, so
+    that nobody pays for the last ranks unknowingly. None: `row` is that one."""
+    within = _within(costed, limits)
+    within = within[within["global_batch_size"] == row["global_batch_size"]]
+    near = within[within["training_hours"] <= (1 + SLOWER) * row["training_hours"]]
+    found = near.iloc[int(near["device_hours"].argmin())]
+    return None if found["device_hours"] >= row["device_hours"] else found
+
+
+def _within(costed: pd.DataFrame, limits: Limits) -> pd.DataFrame:
+    within = costed
+    for column, limit in (
+        ("device_hours", limits.device_hours),
+        ("cost", limits.cost),
+        ("training_hours", limits.hours),
+    ):
+        if limit is not None:
+            within = within[within[f"{column}_high"] <= limit]
+    return within[within["fits"] != False]  # noqa: E712  # None: not known
 
 
 def sentence(row: pd.Series, steps: int, device: str, prices: Prices) -> str:
@@ -113,7 +129,7 @@ def sentence(row: pd.Series, steps: int, device: str, prices: Prices) -> str:
         f"We predict that {steps} training steps of {model} with {batch} take {_banded(row, 'training_hours')} h on"
         f" {ranks} on {row['nodes']} node{'s' if row['nodes'] > 1 else ''} ({row['placement']}), at a parallel"
         f" efficiency of {_banded(row, 'parallel_efficiency')} ({row['scaling']} scaling):"
-        f" {', '.join(costs)}. In brackets: {row['level']:.0%} {row['interval']}; computation calibrated on"
+        f" {', '.join(costs)}. In brackets: {row['holds']}; computation calibrated on"
         f" {row['device_name']} ({row['calibration_source']}), network: {row['network']}.{needs}"
     )
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from kanstudy.analysis.prediction.costs import Limits, Prices, best, sentence, with_costs
+from kanstudy.analysis.prediction.costs import SLOWER, Limits, Prices, best, nearly_as_fast, sentence, with_costs
 
 PRICES = Prices(power_w=250.0, price_per_hour=2.0, currency="EUR")
 
@@ -22,7 +22,7 @@ def predictions(scaling: str = "strong") -> pd.DataFrame:
         "device_name": "A100",
         "calibration_source": "simulated",
     }
-    return frame.assign(**common, interval="scenario range", level=0.95, network="fabric (assumed)")
+    return frame.assign(**common, holds="scenario range (of assumed links)", network="fabric (assumed)")
 
 
 def test_hours_energy_and_cost_follow_from_the_step() -> None:
@@ -66,6 +66,35 @@ def test_of_weak_scaling_the_most_rows_are_best() -> None:
     assert best(costed, Limits(device_hours=150))["world_size"] == 64
 
 
+@pytest.mark.parametrize(
+    ("times_s", "limits", "chosen", "other"),
+    [
+        ([8.0, 1.2, 1.0], Limits(device_hours=2000), 512, 64),
+        ([1.2, 1.1, 1.0], Limits(device_hours=2000), 512, 8),
+        ([8.0, 1.3, 1.0], Limits(device_hours=2000), 512, None),  # more than a quarter longer
+        ([8.0, 1.2, 1.0], Limits(device_hours=2000, hours=1.2), 512, None),  # 64 ranks may take 1.32 h
+        ([8.0, 1.2, 1.0], Limits(hours=2), 64, None),
+    ],
+)
+def test_a_size_that_is_nearly_as_fast_for_less_is_known(
+    times_s: list[float], limits: Limits, chosen: int, other: int | None
+) -> None:
+    frame = predictions().assign(step_time_s=times_s)
+    frame["step_time_s_high"] = 1.1 * frame["step_time_s"]
+    costed = with_costs(frame, 3600, PRICES)
+    row = best(costed, limits)
+    assert row["world_size"] == chosen
+    found = nearly_as_fast(costed, limits, row)
+    assert (None if found is None else found["world_size"]) == other
+    assert found is None or found["training_hours"] <= (1 + SLOWER) * row["training_hours"]
+
+
+def test_of_weak_scaling_fewer_rows_are_not_nearly_as_much() -> None:
+    costed = with_costs(predictions("weak").assign(step_time_s=1.0, global_batch_size=[8, 64, 512]), 3600, PRICES)
+    limits = Limits(device_hours=2000)
+    assert nearly_as_fast(costed, limits, best(costed, limits)) is None
+
+
 def test_what_does_not_fit_in_memory_is_never_best() -> None:
     costed = with_costs(predictions().assign(fits=[True, False, True]), 3600, PRICES)
     assert best(costed, Limits(hours=3))["world_size"] == 512
@@ -78,7 +107,7 @@ def test_the_sentence_says_what_it_rests_on() -> None:
         "on 64 GPUs",
         "on 4 nodes (packed), at a parallel efficiency of 0.5 [0.45, 0.55] (strong scaling)",
         "128 [115, 141] GPU-hours, 32 [28.8, 35.2] kWh at 250 W each, 256 [230, 282] EUR",
-        "95% scenario range; computation calibrated on A100 (simulated), network: fabric (assumed)",
+        "In brackets: scenario range (of assumed links); computation calibrated on A100 (simulated), network: fabric (",
     ):
         assert part in words
 
