@@ -46,7 +46,7 @@ Exit codes:
 @click.option(
     "--budget",
     metavar="AMOUNT",
-    help="at most so many device-hours (1500), or so much money (1500EUR): the fastest size, and one nearly as fast",
+    help="at most so many device-hours (1500), or so much money (1500EUR): the fastest size, and the knee",
 )
 @click.option(
     "--deadline", type=click.FloatRange(min=0, min_open=True), metavar="HOURS", help="training takes at most so long"
@@ -262,15 +262,16 @@ def _tell(
 
 
 def _chosen(rows: pd.DataFrame, row: pd.Series, limits: Limits, series: str) -> str:
-    """Which world size is best within the limits, and which other costs less for nearly the same."""
+    """Which world size is best within the limits, and what the knee costs, if that is less."""
     from kanstudy.analysis.prediction import costs
 
     text = f"{series}: best within the limits is world size {row['world_size']}"
-    other = costs.nearly_as_fast(rows, limits, row)
-    if other is None:
+    knee = costs.knee(rows, limits, row)
+    if knee is None:
         return f"{text}."
-    longer, share = (other[name] / row[name] for name in ("training_hours", "device_hours"))
+    longer, share = (knee[name] / row[name] for name in ("training_hours", "device_hours"))
     return (
-        f"{text}, at an efficiency of {row['parallel_efficiency']:.2g}; world size {other['world_size']} takes"
-        f" {longer - 1:.0%} longer for {share:.0%} of its device-hours, at {other['parallel_efficiency']:.2g}."
+        f"{text}, at an efficiency of {row['parallel_efficiency']:.2g}; the knee, where efficiency over time is"
+        f" highest, is world size {knee['world_size']}: {longer:.2g} times as long for {share:.0%} of the device-hours, at"
+        f" {knee['parallel_efficiency']:.2g}."
     )

@@ -11,8 +11,6 @@ from kanstudy.analysis.attribution.chain import FACTORS, factor_name
 from kanstudy.analysis.tables.layouts import TEXT, Column
 
 _S_PER_HOUR = 3600.0
-SLOWER = 0.25
-"""How much longer training may take where that saves device-hours, to be named beside the fastest."""
 TABLE = {
     "series": TEXT["series"],
     "world_size": Column("ranks"),
@@ -88,14 +86,13 @@ def best(costed: pd.DataFrame, limits: Limits) -> pd.Series | None:
     return within.iloc[int(place)]
 
 
-def nearly_as_fast(costed: pd.DataFrame, limits: Limits, row: pd.Series) -> pd.Series | None:
-    """The row of least device-hours within the limits that trains the same rows at most `SLOWER` longer than `row`, so
-    that nobody pays for the last ranks unknowingly. None: `row` is that one."""
+def knee(costed: pd.DataFrame, limits: Limits, row: pd.Series) -> pd.Series | None:
+    """The row within the limits, of the same rows a step as `row`, whose efficiency over time is highest: beyond it
+    ranks cost more than they speed up (Eager, Zahorjan & Lazowska 1989). None where it needs no fewer device-hours."""
     within = _within(costed, limits)
     within = within[within["global_batch_size"] == row["global_batch_size"]]
-    near = within[within["training_hours"] <= (1 + SLOWER) * row["training_hours"]]
-    found = near.iloc[int(near["device_hours"].argmin())]
-    return None if found["device_hours"] >= row["device_hours"] else found
+    found = within.iloc[int((within["parallel_efficiency"] / within["training_hours"]).argmax())]
+    return found if found["device_hours"] < row["device_hours"] else None
 
 
 def _within(costed: pd.DataFrame, limits: Limits) -> pd.DataFrame:

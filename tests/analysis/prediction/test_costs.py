@@ -3,7 +3,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from kanstudy.analysis.prediction.costs import SLOWER, Limits, Prices, best, nearly_as_fast, sentence, with_costs
+from kanstudy.analysis.prediction.costs import Limits, Prices, best, knee, sentence, with_costs
 
 PRICES = Prices(power_w=250.0, price_per_hour=2.0, currency="EUR")
 
@@ -67,32 +67,34 @@ def test_of_weak_scaling_the_most_rows_are_best() -> None:
 
 
 @pytest.mark.parametrize(
-    ("times_s", "limits", "chosen", "other"),
+    ("serial_share", "limits", "chosen", "at_knee"),
     [
-        ([8.0, 1.2, 1.0], Limits(device_hours=2000), 512, 64),
-        ([1.2, 1.1, 1.0], Limits(device_hours=2000), 512, 8),
-        ([8.0, 1.3, 1.0], Limits(device_hours=2000), 512, None),  # more than a quarter longer
-        ([8.0, 1.2, 1.0], Limits(device_hours=2000, hours=1.2), 512, None),  # 64 ranks may take 1.32 h
-        ([8.0, 1.2, 1.0], Limits(hours=2), 64, None),
+        (1 / 64, Limits(device_hours=2000), 512, 64),
+        (1 / 8, Limits(device_hours=2000), 512, 8),
+        (0.0, Limits(device_hours=2000), 512, None),  # without loss the fastest is the knee
+        (1 / 64, Limits(device_hours=2000, hours=0.5), 512, None),  # 64 ranks may take 0.54 h
+        (1 / 64, Limits(hours=2), 64, None),  # the cheapest in time: more ranks cost more
     ],
 )
-def test_a_size_that_is_nearly_as_fast_for_less_is_known(
-    times_s: list[float], limits: Limits, chosen: int, other: int | None
+def test_the_knee_is_where_amdahls_law_has_it(
+    serial_share: float, limits: Limits, chosen: int, at_knee: int | None
 ) -> None:
-    frame = predictions().assign(step_time_s=times_s)
+    """T(p) = T(1)·(s + (1 - s)/p), and E/T is highest at p = (1 - s)/s (Eager, Zahorjan & Lazowska 1989)."""
+    frame = predictions()
+    frame["step_time_s"] = 16 * (serial_share + (1 - serial_share) / frame["world_size"])
     frame["step_time_s_high"] = 1.1 * frame["step_time_s"]
+    frame["parallel_efficiency"] = 16 / frame["step_time_s"] / frame["world_size"]
     costed = with_costs(frame, 3600, PRICES)
     row = best(costed, limits)
     assert row["world_size"] == chosen
-    found = nearly_as_fast(costed, limits, row)
-    assert (None if found is None else found["world_size"]) == other
-    assert found is None or found["training_hours"] <= (1 + SLOWER) * row["training_hours"]
+    found = knee(costed, limits, row)
+    assert (None if found is None else found["world_size"]) == at_knee
 
 
-def test_of_weak_scaling_fewer_rows_are_not_nearly_as_much() -> None:
+def test_of_weak_scaling_fewer_rows_are_no_knee() -> None:
     costed = with_costs(predictions("weak").assign(step_time_s=1.0, global_batch_size=[8, 64, 512]), 3600, PRICES)
     limits = Limits(device_hours=2000)
-    assert nearly_as_fast(costed, limits, best(costed, limits)) is None
+    assert knee(costed, limits, best(costed, limits)) is None
 
 
 def test_what_does_not_fit_in_memory_is_never_best() -> None:
