@@ -272,6 +272,6 @@ def _chosen(rows: pd.DataFrame, row: pd.Series, limits: Limits, series: str) -> 
     longer, share = (knee[name] / row[name] for name in ("training_hours", "device_hours"))
     return (
         f"{text}, at an efficiency of {row['parallel_efficiency']:.2g}; the knee, where efficiency over time is"
-        f" highest, is world size {knee['world_size']}: {longer:.2g} times as long for {share:.0%} of the device-hours, at"
-        f" {knee['parallel_efficiency']:.2g}."
+        f" highest, is world size {knee['world_size']}: {longer:.2g} times as long for {share:.0%} of the device-hours,"
+        f" at {knee['parallel_efficiency']:.2g}."
     )
