@@ -8,6 +8,8 @@ ALGORITHMS = ("ring", "tree", "halving_doubling", "hierarchical", "gloo", "nccl"
 """How collectives run over a network."""
 BASES = ("assumed", "profile", "measured", "nccl-tests log")
 """Where a network's constants may come from."""
+NOT_MEASURED = ("assumed", "profile")
+"""Those of `BASES` that are no measurement."""
 NCCL_ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
 NCCL_PROTOCOLS = ("LL", "LL128", "Simple")
 """As NCCL_ALGO and NCCL_PROTO take them, in the order of NCCL's own numbers."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kanstudy.analysis.prediction.calibration import Calibration
     from kanstudy.analysis.prediction.costs import Limits, Prices
-    from kanstudy.analysis.prediction.predict import Site
+    from kanstudy.analysis.prediction.site import Site
     from kanstudy.study.profile import Profile
 
 EXIT_CODES = """\b
@@ -43,7 +43,11 @@ Exit codes:
 )
 @click.option("--scaling", type=click.Choice(["strong", "weak"]), help="only this  [default: both]")
 @click.option("--steps", type=click.IntRange(min=1), default=100_000, metavar="N", help="of training [default: 100000]")
-@click.option("--budget", metavar="AMOUNT", help="at most so many device-hours (1500), or so much money (1500EUR)")
+@click.option(
+    "--budget",
+    metavar="AMOUNT",
+    help="at most so many device-hours (1500), or so much money (1500EUR): the fastest size, and the knee",
+)
 @click.option(
     "--deadline", type=click.FloatRange(min=0, min_open=True), metavar="HOURS", help="training takes at most so long"
 )
@@ -65,6 +69,9 @@ def predict(
     elsewhere. The network is the one that was calibrated; of another machine's calibration the [network] of the
     profile. Nothing is predicted for batches and models beyond what is calibrated. [device] tells power and price.
 
+    Bands are 95 % intervals where all is calibrated, and scenario ranges, without a level, beyond the calibrated ranks
+    or over assumed links, whose constants go from half to twice what is stated.
+
     DIR gets prediction.csv, .md, .tex, .pdf and .png, proposal.txt, and calibration.json, to be used anywhere.
 
     \b
@@ -77,8 +84,8 @@ def predict(
     from kanstudy.analysis.prediction import calibration_file, costs, widening
     from kanstudy.analysis.prediction.calibration import CalibrationError
     from kanstudy.analysis.prediction.domain import NotCovered
-    from kanstudy.analysis.prediction.predict import PredictionError
     from kanstudy.analysis.prediction.predict import predict as predicted
+    from kanstudy.analysis.prediction.site import PredictionError
     from kanstudy.analysis.prediction.spread import TooFewSteps
     from kanstudy.study.prediction import points
     from kanstudy.study.profile import ProfileError
@@ -88,7 +95,6 @@ def predict(
     prices = costs.Prices(power_w=device.power_w, price_per_hour=device.price_per_hour, currency=device.currency)
     limits = _limits(budget, deadline, prices)
     sizes = _sizes(world_sizes, loaded)
-    folder = _folder(out)
     try:
         asked = points(loaded, sizes, scaling or "")
         found = calibration_file.load(calibration or folders.results_folder(loaded, ""))
@@ -99,7 +105,7 @@ def predict(
     except OSError as error:
         raise BadInput(f"--calibration {calibration}: cannot be read: {error.strerror}") from error
     costed = costs.with_costs(_with_series(frame), steps, prices)
-    _tell(costed, found, limits, steps, loaded, prices, folder)
+    _tell(costed, found, limits, steps, loaded, prices, _folder(out))
 
 
 def _limits(budget: str | None, deadline: float | None, prices: Prices) -> Limits:
@@ -137,7 +143,7 @@ def _sizes(text: str | None, profile: Profile) -> tuple[int, ...]:
 
 
 def _folder(out: str) -> Path:
-    """The folder to write, made now, so that nothing is computed for one that cannot be."""
+    """The folder to write; of what is refused nothing is left, so that it is made last."""
     try:
         folder = Path(out).expanduser()
         folder.mkdir(parents=True, exist_ok=True)
@@ -158,28 +164,35 @@ def _check_device(profile: Profile, calibration: Calibration) -> None:
 
 def site_of(profile: Profile, calibration: Calibration) -> Site:
     """Where the profile's ranks lie. Another machine's calibration brings its computation alone: the links are those
-    that the profile states. Of the profile's own the links are as calibrated, those between nodes as stated where only
-    one node was.
+    that the profile states. Of the profile's own the links are as calibrated, and as stated where none was, such as
+    between nodes where only one was there.
     """
+    from kanstudy.analysis.network.link import TIERS
     from kanstudy.analysis.network.network import of_profile
-    from kanstudy.analysis.prediction.predict import PredictionError, Site
+    from kanstudy.analysis.prediction.site import PredictionError, Site
 
     constants = calibration.constants
     stated = None if profile.network is None else of_profile(dataclasses.asdict(profile.network), profile.name)
-    own = calibration.profile == profile.name
+    own = is_own(profile, calibration)
     if stated is None and not own:
         raise PredictionError(
-            f"the calibration is of {calibration.profile}, and {profile.path} states no [network]: one machine's"
-            " network is not taken for another's; state it there"
+            f"the calibration is of {calibration.profile} ({calibration.device_name}), and {profile.path}"
+            " states no [network]: one machine's network is not taken for another's; state it there"
         )
-    network = stated
-    if own and stated is not None and constants.inside_latency_s is not None:
-        network = dataclasses.replace(stated, inside=calibration.machine.network.inside)
+    known = {"inside": constants.inside_latency_s, "between": constants.between_latency_s} if own else {}
+    tiers = tuple(tier for tier in TIERS if known.get(tier) is None)
     return Site(
         ranks_per_node=profile.cluster.ranks_per_node if profile.cluster else calibration.node_ranks,
-        network=None if own and constants.between_latency_s is not None else network,
+        network=stated if tiers else None,
+        stated=tiers,
         memory_bytes=profile.device_constants.memory_gib * 2**30 or None,
     )
+
+
+def is_own(profile: Profile, calibration: Calibration) -> bool:
+    """Whether a calibration is of the profile's machine: measured with a profile of that name, on a device whose name
+    has that of [device] in it, if that is stated."""
+    return calibration.profile == profile.name and profile.device_constants.name in calibration.device_name
 
 
 def _with_series(frame: pd.DataFrame) -> pd.DataFrame:
@@ -218,14 +231,18 @@ def _tell(
                 f"{series}: no world size among {', '.join(map(str, rows['world_size']))} keeps to the limits."
             )
         else:
-            chosen = f"{series}: best within the limits is world size {row['world_size']}. " if limits.are_given else ""
-            lines.append(chosen + costs.sentence(row, steps, unit, prices))
+            words = [_chosen(rows, row, limits, str(series))] if limits.are_given else []
+            words.append(costs.sentence(row, steps, unit, prices))
+            if profile.cluster and row["nodes"] > profile.cluster.nodes:
+                words.append(f"[cluster] of the profile has {profile.cluster.nodes} nodes, fewer than these.")
+            lines.append(" ".join(words))
+    networks = " / ".join(costed.loc[costed["world_size"] > 1, "network"].unique()) or "none"
     caption = (
         f"Source: predicted, nothing here is measured. Profile: {profile.name}; computation: calibrated on"
         f" {calibration.device_name} ({calibration.source}, {calibration.launches} launch(es), points of"
-        f" {calibration.profile}); network: {costed['network'].iloc[0]}; {steps} steps"
+        f" {calibration.profile}); network: {networks}; {steps} steps"
         f"{f', cost in {prices.currency}' if prices.price_per_hour else ''}. Brackets and bands:"
-        f" {costed['level'].iloc[0]:.0%}."
+        f" {'; '.join(costed['holds'].unique())}."
     )
     try:
         save_table(costed, costs.TABLE, folder, "prediction", caption)
@@ -242,3 +259,19 @@ def _tell(
     for line in lines:
         click.echo(f"\n{line}")
     click.echo(f"\nLook at {folders.short(folder.absolute())}/prediction.csv, prediction.pdf and proposal.txt")
+
+
+def _chosen(rows: pd.DataFrame, row: pd.Series, limits: Limits, series: str) -> str:
+    """Which world size is best within the limits, and what the knee costs, if that is less."""
+    from kanstudy.analysis.prediction import costs
+
+    text = f"{series}: best within the limits is world size {row['world_size']}"
+    knee = costs.knee(rows, limits, row)
+    if knee is None:
+        return f"{text}."
+    longer, share = (knee[name] / row[name] for name in ("training_hours", "device_hours"))
+    return (
+        f"{text}, at an efficiency of {row['parallel_efficiency']:.2g}; the knee, where efficiency over time is"
+        f" highest, is world size {knee['world_size']}: {longer:.2g} times as long for {share:.0%} of the device-hours,"
+        f" at {knee['parallel_efficiency']:.2g}."
+    )

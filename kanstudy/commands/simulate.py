@@ -161,15 +161,14 @@ def _calibrated(profile: Profile, given: str, mixed: bool) -> Callable[[PointSpe
     from kanstudy.analysis.prediction import calibration_file, drawn
     from kanstudy.analysis.prediction.calibration import CalibrationError
     from kanstudy.analysis.prediction.domain import NotCovered
-    from kanstudy.analysis.prediction.predict import PredictionError
-    from kanstudy.commands.predict import site_of
+    from kanstudy.analysis.prediction.site import PredictionError
+    from kanstudy.commands.predict import is_own, site_of
 
     if not given:
         raise click.UsageError("--mixed needs --calibration")
     try:
         calibration = calibration_file.load(given)
-        is_other = calibration.profile != profile.name
-        if is_other and not mixed:
+        if not is_own(profile, calibration) and not mixed:
             raise BadInput(
                 f"--calibration {given}: is of {calibration.profile} ({calibration.device_name}); --mixed takes its"
                 f" computation on the network of {profile.name}"

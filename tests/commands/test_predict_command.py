@@ -104,9 +104,36 @@ def test_it_predicts_what_the_machine_would_do_and_writes_everything(profile: Pa
     assert set(table["interval"]) == {"scenario range"}
     for name in ("prediction.md", "prediction.tex", "prediction.pdf", "prediction.png", "calibration.json"):
         assert (out / name).stat().st_size > 0
-    assert "Source: predicted, nothing here is measured" in (out / "prediction.txt").read_text()
-    assert "We predict that 3600 training steps" in (out / "proposal.txt").read_text()
-    assert "best within the limits is world size 8." in result.output
+    caption = (out / "prediction.txt").read_text()
+    assert "Source: predicted, nothing here is measured" in caption
+    assert "each assumed constant of the links from half to twice its value" in caption
+    assert "95%" not in caption
+    proposal = (out / "proposal.txt").read_text()
+    assert "We predict that 3600 training steps" in proposal
+    assert "network: inside nodes ideal machine (simulated), between nodes mine (assumed)" in proposal
+    assert "95%" not in proposal
+
+
+def test_beside_the_fastest_within_the_budget_stands_the_knee(profile: Path) -> None:
+    result = run(profile, "--world-sizes", "1,2,4", "--steps", "3600", "--budget", "1000")
+    assert result.exit_code == 0, result.output
+    table = pd.read_csv(profile.parent / "out" / "prediction.csv").set_index("world_size")
+    fastest, knee = table["training_hours"].idxmin(), (table["parallel_efficiency"] / table["training_hours"]).idxmax()
+    assert knee < fastest
+    proposal = (profile.parent / "out" / "proposal.txt").read_text()
+    assert f"best within the limits is world size {fastest}, at an efficiency of " in proposal
+    longer, share = (table.loc[knee, name] / table.loc[fastest, name] for name in ("training_hours", "device_hours"))
+    assert f"is world size {knee}: {longer:.2g} times as long for {share:.0%} of the device-hours" in proposal
+
+
+@pytest.mark.parametrize(("size", "is_said"), [("8", False), ("16", True)])
+def test_more_nodes_than_the_cluster_has_are_remarked(profile: Path, size: str, is_said: bool) -> None:
+    assert run(profile, "--world-sizes", size).exit_code == 0
+    said = (
+        "[cluster] of the profile has 4 nodes, fewer than these."
+        in (profile.parent / "out" / "proposal.txt").read_text()
+    )
+    assert said == is_said
 
 
 def test_a_calibration_file_gives_the_same_as_its_records(profile: Path) -> None:
@@ -144,6 +171,7 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(profile: Path, words: list[s
     assert message.format(d=folder) in result.output
     assert result.output.count("Error: ") == 1
     assert "Traceback" not in result.output
+    assert not (profile.parent / "out").exists()
 
 
 def test_one_machines_network_is_not_taken_for_anothers(profile: Path) -> None:
@@ -151,8 +179,15 @@ def test_one_machines_network_is_not_taken_for_anothers(profile: Path) -> None:
     other.write_text(PROFILE)
     result = run(other, "--world-sizes", "8")
     assert result.exit_code == 2
-    assert "the calibration is of mine, and" in result.output
+    assert "the calibration is of mine (ideal machine), and" in result.output
     assert "states no [network]" in result.output
+
+
+def test_a_profile_of_the_same_name_on_another_device_is_another_machine(profile: Path) -> None:
+    profile.write_text(PROFILE.replace("[device]", '[device]\nname = "EPYC"'))
+    result = run(profile, "--world-sizes", "2")
+    assert result.exit_code == 2
+    assert "one machine's network is not taken for another's" in result.output
 
 
 def test_cpus_that_are_calibrated_do_not_stand_for_gpus(profile: Path) -> None:

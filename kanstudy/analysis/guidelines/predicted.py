@@ -1,7 +1,8 @@
 """Guidelines from a calibration: predictions for one model on one site, each with the range of its constants.
 
 A range is the 95 % range over refits of the calibration, for which settings are compared refit by refit: how sure the
-constants are, not what a launch adds. What the calibration does not cover is not told.
+constants are, of assumed links how far off these may be, not what a launch adds. What the calibration does not cover
+is not told.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.work import n_parameters
 from kanstudy.analysis.prediction.domain import NotCovered
 from kanstudy.analysis.prediction.isoefficiency import with_hidden_width
-from kanstudy.analysis.prediction.predict import PredictionError, predict
+from kanstudy.analysis.prediction.predict import predict
+from kanstudy.analysis.prediction.site import PredictionError
 from kanstudy.analysis.prediction.spread import TooFewSteps
 from kanstudy.spec import PointSpec
 

@@ -10,7 +10,7 @@ import numpy as np
 from kanstudy.analysis.guidelines.sentences import finished
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.prediction.calibration import Calibration
-from kanstudy.analysis.prediction.predict import Site, check, machines
+from kanstudy.analysis.prediction.site import Site, check, machines
 from kanstudy.analysis.statistics.intervals import LEVEL
 from kanstudy.spec import PointSpec
 

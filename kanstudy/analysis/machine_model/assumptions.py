@@ -1,11 +1,14 @@
-"""The constants of a machine by name, and the machine if some of them were other: how a result depends on each."""
+"""The constants of a machine by name, and the machine if some of them were other: how a result depends on each, and
+on all that are assumed."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+
+import numpy as np
 
 from kanstudy.analysis.machine_model.model import MachineModel
 
@@ -28,6 +31,11 @@ def constants(machine: MachineModel) -> dict[str, float]:
     for tier, name in itertools.product(("inside", "between"), ("latency_s", "bytes_per_s")):
         found[f"{tier} {name}"] = getattr(getattr(machine.network, tier), name)
     return {name: value for name, value in found.items() if 0 < value < math.inf}
+
+
+def drawn_times(names: Iterable[str], rng: np.random.Generator) -> dict[str, float]:
+    """By how much assumed constants may be off: for each a number of its own between half and two (log-uniform)."""
+    return {name: float(2.0 ** rng.uniform(-1, 1)) for name in names}
 
 
 def changed(machine: MachineModel, times: Mapping[str, float]) -> MachineModel:

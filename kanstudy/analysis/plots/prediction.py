@@ -48,9 +48,10 @@ def scaling(predictions: pd.DataFrame) -> Figure:
         handles: list[Line2D] = [
             Line2D([], [], color=look.colour, marker=look.marker, label=series) for series, look in look_of.items()
         ]
-        for kind, level in dict.fromkeys(zip(predictions["interval"], predictions["level"], strict=True)):
+        for kind, level in predictions[["interval", "level"]].drop_duplicates().itertuples(index=False):
             style = _BEYOND if kind == SCENARIO else _WITHIN
-            handles.append(Line2D([], [], color="0.4", linestyle=style, label=f"{100 * level:.0f} % {kind}"))
+            label = kind if kind == SCENARIO else f"{100 * level:.0f} % {kind}"
+            handles.append(Line2D([], [], color="0.4", linestyle=style, label=label))
         figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 

@@ -98,5 +98,8 @@ def _object(kind: Any, value: Any, where: str) -> Any:
         raise ValueError(f"{where}: must be an object")
     hints = get_type_hints(kind)
     for name in sorted(set(value) ^ set(hints)):
-        raise ValueError(f"{where}: field {name!r} is {'unknown' if name in value else 'missing'}")
+        raise ValueError(
+            f"{where}: field {name!r} is {'unknown' if name in value else 'missing'}: the file was not"
+            " written by this version; calibrate again: kanstudy run --only calibration, then kanstudy predict"
+        )
     return kind(**{name: _built(hints[name], value[name], f"{where}.{name}") for name in hints})

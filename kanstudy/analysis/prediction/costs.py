@@ -75,15 +75,7 @@ def best(costed: pd.DataFrame, limits: Limits) -> pd.Series | None:
 
     Limits hold for the upper end of the band, so that they are kept where the prediction is too good. None: no row.
     """
-    within = costed
-    for column, limit in (
-        ("device_hours", limits.device_hours),
-        ("cost", limits.cost),
-        ("training_hours", limits.hours),
-    ):
-        if limit is not None:
-            within = within[within[f"{column}_high"] <= limit]
-    within = within[within["fits"] != False]  # noqa: E712  # None: not known
+    within = _within(costed, limits)
     if within.empty:
         return None
     if within["scaling"].iloc[0] == "weak":
@@ -92,6 +84,27 @@ def best(costed: pd.DataFrame, limits: Limits) -> pd.Series | None:
         has_budget = limits.device_hours is not None or limits.cost is not None
         place = within["training_hours" if has_budget else "device_hours"].argmin()
     return within.iloc[int(place)]
+
+
+def knee(costed: pd.DataFrame, limits: Limits, row: pd.Series) -> pd.Series | None:
+    """The row within the limits, of the same rows a step as `row`, whose efficiency over time is highest: beyond it
+    ranks cost more than they speed up (Eager, Zahorjan & Lazowska 1989). None where it needs no fewer device-hours."""
+    within = _within(costed, limits)
+    within = within[within["global_batch_size"] == row["global_batch_size"]]
+    found = within.iloc[int((within["parallel_efficiency"] / within["training_hours"]).argmax())]
+    return found if found["device_hours"] < row["device_hours"] else None
+
+
+def _within(costed: pd.DataFrame, limits: Limits) -> pd.DataFrame:
+    within = costed
+    for column, limit in (
+        ("device_hours", limits.device_hours),
+        ("cost", limits.cost),
+        ("training_hours", limits.hours),
+    ):
+        if limit is not None:
+            within = within[within[f"{column}_high"] <= limit]
+    return within[within["fits"] != False]  # noqa: E712  # None: not known
 
 
 def sentence(row: pd.Series, steps: int, device: str, prices: Prices) -> str:
@@ -113,7 +126,7 @@ def sentence(row: pd.Series, steps: int, device: str, prices: Prices) -> str:
         f"We predict that {steps} training steps of {model} with {batch} take {_banded(row, 'training_hours')} h on"
         f" {ranks} on {row['nodes']} node{'s' if row['nodes'] > 1 else ''} ({row['placement']}), at a parallel"
         f" efficiency of {_banded(row, 'parallel_efficiency')} ({row['scaling']} scaling):"
-        f" {', '.join(costs)}. In brackets: {row['level']:.0%} {row['interval']}; computation calibrated on"
+        f" {', '.join(costs)}. In brackets: {row['holds']}; computation calibrated on"
         f" {row['device_name']} ({row['calibration_source']}), network: {row['network']}.{needs}"
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.prediction.calibration import Calibration
-from kanstudy.analysis.prediction.predict import Site, check, machines
+from kanstudy.analysis.prediction.site import Site, check, machines
 from kanstudy.spec import PointSpec
 
 

@@ -1,14 +1,17 @@
 """From a calibration to more ranks: step time, efficiency, its factors, exposed communication, memory, with bands.
 
 The chain of times is that of the attribution (`kanstudy.analysis.attribution.chain`), so that the factors multiply to
-the efficiency exactly. Bands are 95 % ranges of draws from all that is uncertain: constants, settings beside the fit,
-the spread of ranks and steps, the launch.
+the efficiency exactly. Bands go from the 2.5 to the 97.5 % quantile of draws from all that is uncertain: constants,
+settings beside the fit, the spread of ranks and steps, the launch. With no more ranks than were calibrated, over links
+that were, those are 95 % intervals. Else they are *scenario ranges*, which have no level: over assumed links they hold
+each of their constants from half to twice what is stated (`site`), and beyond the calibrated ranks they hold only if
+its laws go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,10 +20,9 @@ from kanstudy.analysis.attribution.chain import FACTORS, links
 from kanstudy.analysis.machine_model import overlap
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.work import buffer_bytes, layer_bytes, rows
-from kanstudy.analysis.network.network import Network
 from kanstudy.analysis.prediction.calibration import Calibration
-from kanstudy.analysis.prediction.constants import Constants
 from kanstudy.analysis.prediction.scatter import Scatter
+from kanstudy.analysis.prediction.site import Site, check, links_text, machines
 from kanstudy.analysis.prediction.spread import Waits
 from kanstudy.analysis.prediction.widening import Widening
 from kanstudy.analysis.statistics.intervals import LEVEL
@@ -34,21 +36,6 @@ _SHORTEST_BLOCK = 4
 _BANDED = ("step_time_s", "parallel_efficiency", "speedup", "throughput", "exposed_s", "overhead", *FACTORS)
 
 
-class PredictionError(ValueError):
-    """What cannot be predicted; the message says why and what would help."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Site:
-    """Where the ranks will lie: `ranks_per_node` on each of `nodes` (None: as many as it takes), `network`, all its
-    links (None: the calibration's), `memory_bytes` of a rank (None: unknown)."""
-
-    ranks_per_node: int
-    nodes: int | None = None
-    network: Network | None = None
-    memory_bytes: float | None = None
-
-
 def predict(
     calibration: Calibration,
     points: Iterable[PointSpec],
@@ -56,36 +43,31 @@ def predict(
     widening: Widening | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """A row a point: what it is, then `_BANDED` with `_low` and `_high`, memory_bytes, fits, interval, source.
+    """A row a point: what it is, then `_BANDED` with `_low` and `_high`; memory_bytes, fits; interval, its level (NaN:
+    none) and what it `holds`, in words; network, source.
 
     Without a `site` the ranks lie as the calibration's. A `widening` comes from held-out settings.
     Columns of factors are NaN where they do not apply (batch in weak scaling). Raises `NotCovered`, `TooFewSteps` or
     `PredictionError` where the calibration does not carry a point.
     """
     site = site or Site(ranks_per_node=calibration.node_ranks)
-    return pd.DataFrame([_row(calibration, point, site, widening or Widening(), seed) for point in points])
+    found = machines(calibration, site)
+    return pd.DataFrame([_row(calibration, point, site, found, widening or Widening(), seed) for point in points])
 
 
-def check(calibration: Calibration, point: PointSpec, site: Site) -> None:
-    """Raise `NotCovered`, `TooFewSteps` or `PredictionError` where the calibration does not carry the point."""
-    calibration.domain.check(point, needs_global_batch=point.scaling == "strong" and point.world_size > 1)
-    calibration.steps.check(point.world_size)  # before a layout, which is as long as there are nodes
-    base = _machine_of(calibration, site)
-    _check_site(calibration, base, base.layout(point), site)
-
-
-def machines(calibration: Calibration, site: Site) -> list[MachineModel]:
-    """The site's machine without noise: as estimated first, then refit by refit."""
-    base = _machine_of(calibration, site)
-    return [_on(constants, base, calibration) for constants in (calibration.constants, *calibration.draws)]
-
-
-def _row(calibration: Calibration, point: PointSpec, site: Site, widening: Widening, seed: int) -> dict[str, object]:
+def _row(
+    calibration: Calibration,
+    point: PointSpec,
+    site: Site,
+    found: Sequence[MachineModel],
+    widening: Widening,
+    seed: int,
+) -> dict[str, object]:
     check(calibration, point, site)
-    point, base = replace(point, arms=ARMS, operator=calibration.domain.operator), _machine_of(calibration, site)
-    layout = base.layout(point)
-    central = _chain(calibration, point, base, None)
-    drawn = _chain(calibration, point, base, np.random.default_rng(seed))
+    point = replace(point, arms=ARMS, operator=calibration.domain.operator)
+    layout = found[0].layout(point)
+    central = _chain(calibration, point, found[:1], None)
+    drawn = _chain(calibration, point, found[1:], np.random.default_rng(seed))
     row: dict[str, object] = {
         "scaling": point.scaling,
         "model": point.model,
@@ -102,52 +84,34 @@ def _row(calibration: Calibration, point: PointSpec, site: Site, widening: Widen
     for name in _BANDED:
         row |= _band(name, float(values[name][0]), draws[name], widening.factor(name))
     memory = calibration.memory.peak_bytes(point)
-    within = point.world_size <= calibration.node_ranks
-    known = ONE_LAUNCH if calibration.launches == 1 and not widening.settings else NEW_LAUNCH
     return row | {
         "memory_bytes": memory,
         "fits": None if site.memory_bytes is None else memory <= site.memory_bytes,
-        "interval": known if within else SCENARIO,
-        "level": widening.level,
-        "network": f"{base.network.name} ({base.network.basis})",
+        **_interval(calibration, site, layout, widening),
+        "network": links_text(calibration, site, layout),
         "device_name": calibration.device_name,
         "calibration_source": calibration.source,
         "source": "predicted",
     }
 
 
-def _machine_of(calibration: Calibration, site: Site) -> MachineModel:
-    """The machine before the constants: where the ranks lie and what is between them."""
-    own = calibration.machine
-    return replace(own, ranks_per_node=site.ranks_per_node, nodes=site.nodes, network=site.network or own.network)
-
-
-def _check_site(calibration: Calibration, machine: MachineModel, layout: Sequence[int], site: Site) -> None:
-    # of one rank alone nothing is known of neighbours, which the calibration's notes say
-    if max(layout) > calibration.node_ranks > 1:
-        raise PredictionError(
-            f"{max(layout)} ranks on a node: {calibration.node_ranks} at once are calibrated, and contention is not"
-            f" predicted beyond; measure the calibration with {max(layout)} ranks a node"
-        )
-    if site.network is not None:
-        return
-    p = sum(layout)
-    if len(layout) > 1 and calibration.constants.between_latency_s is None:
-        raise PredictionError(
-            f"world size {p} is on {len(layout)} nodes, and no network between nodes is calibrated: state"
-            " [network] in the profile, or calibrate on two nodes with placements packed and spread in [cluster]"
-        )
-    if max(layout) > 1 and calibration.constants.inside_latency_s is None:
-        why = "; ".join(calibration.notes) or "no all-reduce was measured"
-        raise PredictionError(f"world size {p}: the links inside a node are not calibrated ({why})")
+def _interval(calibration: Calibration, site: Site, layout: Sequence[int], widening: Widening) -> dict[str, object]:
+    """The kind of the bands, their level, and what they hold."""
+    holds = f"{SCENARIO} (what the calibration is uncertain by"
+    if site.assumes(layout):
+        holds += ", and each assumed constant of the links from half to twice its value)"
+    elif sum(layout) > calibration.node_ranks:
+        holds += f", if what up to {calibration.node_ranks} ranks showed goes on beyond)"
+    else:
+        known = ONE_LAUNCH if calibration.launches == 1 and not widening.settings else NEW_LAUNCH
+        return {"interval": known, "level": widening.level, "holds": f"{widening.level:.0%} {known}"}
+    return {"interval": SCENARIO, "level": np.nan, "holds": holds}
 
 
 def _chain(
-    calibration: Calibration, point: PointSpec, base: MachineModel, rng: np.random.Generator | None
+    calibration: Calibration, point: PointSpec, machines: Sequence[MachineModel], rng: np.random.Generator | None
 ) -> dict[str, np.ndarray]:
     """The columns of the chain, s a step (draws,); without `rng` the one without all scatter."""
-    constants = [calibration.constants] if rng is None else list(calibration.draws)
-    machines = [_on(found, base, calibration) for found in constants]
     count = 1 if rng is None else _COUNT
     which = np.arange(count) % len(machines)
 
@@ -185,13 +149,6 @@ def _chain(
     }
     launch = np.exp(scattered(calibration.launch))
     return {name: launch * times for name, times in columns.items()}
-
-
-def _on(constants: Constants, base: MachineModel, calibration: Calibration) -> MachineModel:
-    """The machine with these constants, but for links that the site states."""
-    machine = constants.on(base)
-    own = calibration.machine.network
-    return machine if base.network == own else replace(machine, network=base.network)
 
 
 def _waits(calibration: Calibration, point: PointSpec, step_s: float, rng: np.random.Generator | None) -> Waits:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis.attribution.chain import factor_name
-from kanstudy.analysis.machine_model.assumptions import changed, constants
+from kanstudy.analysis.machine_model.assumptions import changed, constants, drawn_times
 from kanstudy.analysis.machine_model.expected import Expected, expected
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.prediction.isoefficiency import with_hidden_width
@@ -142,7 +142,7 @@ def all_at_once(
     names, rng = list(constants(machine)), np.random.default_rng(seed)
     rows = []
     for _ in range(draws):
-        times = dict(zip(names, (2.0 ** rng.uniform(-1, 1, len(names))).tolist(), strict=True))
+        times = drawn_times(names, rng)
         rows.append(times | _counts(changed(machine, times), template, settings))
     return pd.DataFrame(rows)
 

@@ -11,7 +11,7 @@ from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.network.network import Link, Network
 from kanstudy.analysis.prediction.calibration import Calibration, calibrate
-from kanstudy.analysis.prediction.predict import Site
+from kanstudy.analysis.prediction.site import Site
 from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.spec import PointSpec
 
@@ -35,6 +35,7 @@ CLUSTER = Site(
         algorithm="gloo",
         inside=Link(latency_s=8e-5, bytes_per_s=1e9),
         between=Link(latency_s=1e-4, bytes_per_s=5e9),
+        basis="measured",
     ),
     memory_bytes=2**31,
 )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from kanstudy.analysis.prediction.costs import Limits, Prices, best, sentence, with_costs
+from kanstudy.analysis.prediction.costs import Limits, Prices, best, knee, sentence, with_costs
 
 PRICES = Prices(power_w=250.0, price_per_hour=2.0, currency="EUR")
 
@@ -22,7 +22,7 @@ def predictions(scaling: str = "strong") -> pd.DataFrame:
         "device_name": "A100",
         "calibration_source": "simulated",
     }
-    return frame.assign(**common, interval="scenario range", level=0.95, network="fabric (assumed)")
+    return frame.assign(**common, holds="scenario range (of assumed links)", network="fabric (assumed)")
 
 
 def test_hours_energy_and_cost_follow_from_the_step() -> None:
@@ -66,6 +66,37 @@ def test_of_weak_scaling_the_most_rows_are_best() -> None:
     assert best(costed, Limits(device_hours=150))["world_size"] == 64
 
 
+@pytest.mark.parametrize(
+    ("serial_share", "limits", "chosen", "at_knee"),
+    [
+        (1 / 64, Limits(device_hours=2000), 512, 64),
+        (1 / 8, Limits(device_hours=2000), 512, 8),
+        (0.0, Limits(device_hours=2000), 512, None),  # without loss the fastest is the knee
+        (1 / 64, Limits(device_hours=2000, hours=0.5), 512, None),  # 64 ranks may take 0.54 h
+        (1 / 64, Limits(hours=2), 64, None),  # the cheapest in time: more ranks cost more
+    ],
+)
+def test_the_knee_is_where_amdahls_law_has_it(
+    serial_share: float, limits: Limits, chosen: int, at_knee: int | None
+) -> None:
+    """T(p) = T(1)·(s + (1 - s)/p), and E/T is highest at p = (1 - s)/s (Eager, Zahorjan & Lazowska 1989)."""
+    frame = predictions()
+    frame["step_time_s"] = 16 * (serial_share + (1 - serial_share) / frame["world_size"])
+    frame["step_time_s_high"] = 1.1 * frame["step_time_s"]
+    frame["parallel_efficiency"] = 16 / frame["step_time_s"] / frame["world_size"]
+    costed = with_costs(frame, 3600, PRICES)
+    row = best(costed, limits)
+    assert row["world_size"] == chosen
+    found = knee(costed, limits, row)
+    assert (None if found is None else found["world_size"]) == at_knee
+
+
+def test_of_weak_scaling_fewer_rows_are_no_knee() -> None:
+    costed = with_costs(predictions("weak").assign(step_time_s=1.0, global_batch_size=[8, 64, 512]), 3600, PRICES)
+    limits = Limits(device_hours=2000)
+    assert knee(costed, limits, best(costed, limits)) is None
+
+
 def test_what_does_not_fit_in_memory_is_never_best() -> None:
     costed = with_costs(predictions().assign(fits=[True, False, True]), 3600, PRICES)
     assert best(costed, Limits(hours=3))["world_size"] == 512
@@ -78,7 +109,7 @@ def test_the_sentence_says_what_it_rests_on() -> None:
         "on 64 GPUs",
         "on 4 nodes (packed), at a parallel efficiency of 0.5 [0.45, 0.55] (strong scaling)",
         "128 [115, 141] GPU-hours, 32 [28.8, 35.2] kWh at 250 W each, 256 [230, 282] EUR",
-        "95% scenario range; computation calibrated on A100 (simulated), network: fabric (assumed)",
+        "In brackets: scenario range (of assumed links); computation calibrated on A100 (simulated), network: fabric (",
     ):
         assert part in words
 

@@ -14,13 +14,15 @@ from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.machine_model.model import spread_ranks
 from kanstudy.analysis.prediction.calibration import calibrate
 from kanstudy.analysis.prediction.domain import NotCovered
-from kanstudy.analysis.prediction.predict import NEW_LAUNCH, ONE_LAUNCH, SCENARIO, PredictionError, Site, predict
+from kanstudy.analysis.prediction.predict import NEW_LAUNCH, ONE_LAUNCH, SCENARIO, predict
 from kanstudy.analysis.prediction.readings import read
+from kanstudy.analysis.prediction.site import PredictionError, Site
 from kanstudy.analysis.prediction.spread import TooFewSteps
 from kanstudy.analysis.prediction.widening import Widening
 from kanstudy.analysis.simulation.simulate import simulate
 
-NODES = Site(ranks_per_node=2, network=NETWORK)
+KNOWN = replace(NETWORK, basis="measured")
+NODES = Site(ranks_per_node=2, network=KNOWN)
 
 
 @pytest.mark.parametrize("p", [1, 2, 8, 64])
@@ -70,7 +72,7 @@ def test_bands_cover_new_launches_at_the_promised_rate(launches: int, rank_sd: f
         machine = replace(noisy(seed), rank_slowness=spread_ranks(64, rank_sd, seed), ranks_per_node=node_ranks)
         calibration = calibrate(records(machine, node_ranks, seed=seed, launches=launches))
         for p, hits in covered.items():
-            row = predict(calibration, [strong_point(p)], Site(ranks_per_node=node_ranks, network=NETWORK)).iloc[0]
+            row = predict(calibration, [strong_point(p)], Site(ranks_per_node=node_ranks, network=KNOWN)).iloc[0]
             new = simulate([strong_point(p)], machine, rounds=6, seed=1000 + seed)[0]
             found = {"step_time_s": read(new).time_s("ddp"), "parallel_efficiency": efficiency(new).value.value}
             hits += [row[f"{name}_low"] <= value <= row[f"{name}_high"] for name, value in found.items()]
