@@ -90,7 +90,7 @@ def memory_of(limit_bytes: int) -> Iterator[Path]:
 
 
 def test_a_rank_that_stops_is_ended_after_the_time_out(tmp_path):
-    trial = Trial(tmp_path, "ranks", machine="collective_timeout_s = 30\n")
+    trial = Trial(tmp_path, "ranks", machine="collective_timeout_s = 20\n")
     trial.fault("wait")
     with trial.started() as study:
         stopped = trial.struck_rank()
