@@ -101,6 +101,12 @@ def _check_layout(calibration: Calibration, layout: Sequence[int], site: Site) -
             f" predicted beyond; measure the calibration with {max(layout)} ranks a node"
         )
     if site.network is not None:
+        kept, own = set(tiers_of(layout)) - set(site.stated), calibration.machine.network.algorithm
+        if kept and site.network.algorithm != own:
+            raise PredictionError(
+                f"algorithm = {site.network.algorithm!r} of [network]: the links {' and '.join(kept)} nodes are"
+                f" calibrated as {own}'s, must be {own!r}"
+            )
         return
     p = sum(layout)
     if len(layout) > 1 and calibration.constants.between_latency_s is None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 from calibrated import MACHINE, NETWORK, exact, noisy, records, strong_point
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kanstudy.analysis.attribution.chain import FACTORS
 from kanstudy.analysis.attribution.decomposition import efficiency
+from kanstudy.analysis.machine_model.buckets import gradient_buckets
 from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.machine_model.model import spread_ranks
-from kanstudy.analysis.prediction.calibration import calibrate
+from kanstudy.analysis.network.network import Link, Network
+from kanstudy.analysis.prediction.calibration import Calibration, calibrate
 from kanstudy.analysis.prediction.domain import NotCovered
 from kanstudy.analysis.prediction.predict import NEW_LAUNCH, ONE_LAUNCH, SCENARIO, predict
 from kanstudy.analysis.prediction.readings import read
@@ -100,6 +105,40 @@ def test_from_one_rank_alone_more_are_scenarios_without_contention() -> None:
     without = replace(MACHINE, contention=0.0, bucket_s=0.0, bucket_s_per_byte=0.0, overlap_slowdown=0.0)
     assert row["step_time_s"] == pytest.approx(expected(strong_point(8), without).step_time_s, rel=3e-3)
     assert row["interval"] == SCENARIO
+
+
+@cache
+def alone() -> Calibration:
+    """Of one rank alone whose step has no costs but launches and work."""
+    machine = replace(MACHINE, ranks_per_node=1, contention=0.0, ddp_s=0.0, ddp_s_per_byte=0.0)
+    return calibrate(records(machine, node_ranks=1))
+
+
+def free(**changes: float) -> Site:
+    """One rank a node, over links that cost nothing but what is given."""
+    return Site(ranks_per_node=1, network=Network(algorithm="ring", between=Link(**changes), basis="measured"))
+
+
+@pytest.mark.parametrize("p", [2, 8, 64])
+def test_without_costs_between_ranks_only_the_batch_loses(p: int) -> None:
+    """E = T(B)/(p·T(B/p)): of launches, which every rank has whole."""
+    point = strong_point(p)
+    row = predict(alone(), [point], free()).iloc[0]
+    time_s = [sum(MACHINE.phases_s(point, rows)) for rows in (point.global_batch_size, point.local_batch_size)]
+    assert row["parallel_efficiency"] == pytest.approx(time_s[0] / (p * time_s[1]), rel=2e-3)
+    for name in FACTORS:
+        assert row[name] == pytest.approx(row["parallel_efficiency"] if name == "batch" else 1.0, rel=2e-3)
+    assert row["exposed_s"] == pytest.approx(0.0, abs=1e-12)
+
+
+@given(p=st.sampled_from([2, 4, 8, 16, 64]), latency_s=st.floats(1e-6, 1e-3), bytes_per_s=st.floats(1e8, 1e11))
+@settings(max_examples=10, deadline=None)
+def test_one_bucket_is_exposed_as_long_as_its_ring_takes(p: int, latency_s: float, bytes_per_s: float) -> None:
+    """2(p-1)·α + 2(p-1)/p · S/B: in proportion to the gradients' bytes, twice as long over half the bandwidth."""
+    point = strong_point(p)
+    (size,) = gradient_buckets(point)
+    row = predict(alone(), [point], free(latency_s=latency_s, bytes_per_s=bytes_per_s)).iloc[0]
+    assert row["exposed_s"] == pytest.approx(2 * (p - 1) * (latency_s + size / p / bytes_per_s), rel=1e-6)
 
 
 def test_memory_is_told_and_compared() -> None:

@@ -13,7 +13,7 @@ from kanstudy.analysis.network.link import TIERS
 from kanstudy.analysis.network.network import Link
 from kanstudy.analysis.prediction.calibration import calibrate
 from kanstudy.analysis.prediction.predict import NEW_LAUNCH, ONE_LAUNCH, SCENARIO, predict
-from kanstudy.analysis.prediction.site import Site, machines
+from kanstudy.analysis.prediction.site import PredictionError, Site, machines
 from kanstudy.analysis.prediction.widening import Widening
 
 FABRIC = replace(NETWORK, name="fabric", inside=Link(latency_s=2e-4, bytes_per_s=1e9), basis="assumed")
@@ -115,3 +115,13 @@ def test_the_stated_links_alone_take_the_place_of_calibrated_ones(tier: str) -> 
     assert found["step_time_s"] == pytest.approx(
         expected(point, replace(MACHINE, network=network)).step_time_s, rel=3e-3
     )
+
+
+def test_calibrated_links_are_not_read_as_those_of_another_algorithm() -> None:
+    ring = replace(FABRIC, algorithm="ring")
+    with pytest.raises(
+        PredictionError, match=r"algorithm = 'ring' of \[network\]: the links inside nodes .* must be 'gloo'"
+    ):
+        predict(exact(), [strong_point(8)], of(ring, stated=("between",)))
+    predict(exact(), [strong_point(8)], of(ring))
+    predict(exact(), [strong_point(2, placement="spread")], of(ring, stated=("between",)))
