@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,12 @@ def test_jupyterlab_is_started_with_its_token():
     makefile = (PACKAGE.parent / "Makefile").read_text(encoding="utf-8")
     assert "/jupyter lab" in makefile
     assert not any(word in makefile for word in ("token", "password", "--ip", "allow_origin"))
+
+
+def test_every_file_of_tests_has_a_name_of_its_own():
+    """Pytest imports them by that name alone, and collects nothing where two are the same."""
+    names = Counter(path.name for path in (PACKAGE.parent / "tests").rglob("*.py") if path.name != "conftest.py")
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 def loaded_after(statement: str) -> set[str]:

@@ -126,6 +126,7 @@ class Calibration(Series):
     the global batch of strong scaling too.
     """
 
+    notebook: ClassVar[str] = "06_prediction"
     hidden_widths_sweep: tuple[tuple[int, ...], ...] = key(may_be_empty=False)
     grid_sizes: tuple[int, ...] = key(may_be_empty=False)
     local_batch_sizes: tuple[int, ...] = key(may_be_empty=False)

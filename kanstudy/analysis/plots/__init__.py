@@ -8,6 +8,7 @@ panel of a figure. What was not measured is a figure that says so, not an empty 
 from kanstudy.analysis.plots import (
     axes,
     beside_published,
+    calibration,
     communication,
     comparison,
     complementarity,
@@ -33,6 +34,7 @@ from kanstudy.analysis.plots import (
 __all__ = [
     "axes",
     "beside_published",
+    "calibration",
     "communication",
     "comparison",
     "complementarity",
