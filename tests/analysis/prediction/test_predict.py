@@ -146,20 +146,26 @@ def test_one_bucket_is_exposed_as_long_as_its_ring_takes(p: int, latency_s: floa
     assert row["exposed_s"] == pytest.approx(2 * (p - 1) * (latency_s + size / p / bytes_per_s), rel=1e-6)
 
 
-@pytest.mark.parametrize(("slowdown", "within"), [(0.0, 0.02), (0.4, 0.06)])  # the slowdown is fitted in steps
-def test_buckets_leave_in_their_order_within_a_backward_that_contention_lengthens(
-    slowdown: float, within: float
-) -> None:
+@pytest.mark.parametrize("slowdown", [0.0, 2.0])
+def test_buckets_leave_in_their_order_within_a_backward_that_neighbours_and_messages_lengthen(slowdown: float) -> None:
     """A large bucket leaves early and travels behind what is left of backward, a small one last."""
     link = Link(latency_s=2e-5, bytes_per_s=1e8)
     network = Network(inside=link, between=link, algorithm="gloo", basis="measured")
-    machine = replace(MACHINE, contention=0.6, overlap_slowdown=slowdown, network=network)
     point = strong_point(8, layer_widths=(32, 16, 128, 1), bucket_cap_mb=0.02)
     first, second = gradient_buckets(point)
     assert first > 4 * second
-    row = predict(calibrate(records(machine)), [point], Site(ranks_per_node=2, network=network)).iloc[0]
+    constants = replace(exact().constants, contention=0.6, overlap_slowdown=slowdown)
+    machine = replace(
+        MACHINE,
+        **{
+            name: getattr(constants, name)
+            for name in ("contention", "overlap_slowdown", "bucket_s", "bucket_s_per_byte")
+        },
+        network=network,
+    )
+    row = predict(replace(exact(), constants=constants), [point], Site(ranks_per_node=2, network=network)).iloc[0]
     backward_s = machine.arm_phases_s(point, "ddp")[1]
-    assert row["exposed_s"] == pytest.approx(float(machine.exposed_s(point, np.array([backward_s]))[0]), rel=within)
+    assert row["exposed_s"] == pytest.approx(float(machine.exposed_s(point, np.array([backward_s]))[0]), rel=0.01)
 
 
 def test_buffers_are_broadcast_before_the_step() -> None:
