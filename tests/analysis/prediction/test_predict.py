@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from calibrated import MACHINE, NETWORK, exact, noisy, records, strong_point
 from hypothesis import given, settings
@@ -16,11 +17,13 @@ from kanstudy.analysis.attribution.decomposition import efficiency
 from kanstudy.analysis.machine_model.buckets import gradient_buckets
 from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.machine_model.model import spread_ranks
+from kanstudy.analysis.machine_model.work import buffer_bytes
 from kanstudy.analysis.network.network import Link, Network
 from kanstudy.analysis.prediction.calibration import Calibration, calibrate
 from kanstudy.analysis.prediction.domain import NotCovered
 from kanstudy.analysis.prediction.predict import NEW_LAUNCH, ONE_LAUNCH, SCENARIO, predict
 from kanstudy.analysis.prediction.readings import read
+from kanstudy.analysis.prediction.scatter import Scatter
 from kanstudy.analysis.prediction.site import PredictionError, Site
 from kanstudy.analysis.prediction.spread import TooFewSteps
 from kanstudy.analysis.prediction.widening import Widening
@@ -41,6 +44,8 @@ def test_without_noise_it_is_the_machines_own_chain(p: int, scaling: str) -> Non
     assert found["parallel_efficiency"] == pytest.approx(true.efficiency, rel=3e-3)
     for name, value in true.factors.items():
         assert found[name] == pytest.approx(value, rel=5e-3)
+    assert found["throughput"] == pytest.approx(point.global_batch_size / found["step_time_s"])
+    assert found["overhead"] == pytest.approx(true.overhead, abs=3e-3)
     assert found["source"] == "predicted"
 
 
@@ -141,17 +146,47 @@ def test_one_bucket_is_exposed_as_long_as_its_ring_takes(p: int, latency_s: floa
     assert row["exposed_s"] == pytest.approx(2 * (p - 1) * (latency_s + size / p / bytes_per_s), rel=1e-6)
 
 
-def test_buckets_leave_in_their_order_within_a_backward_that_contention_lengthens() -> None:
+@pytest.mark.parametrize(("slowdown", "within"), [(0.0, 0.02), (0.4, 0.06)])  # the slowdown is fitted in steps
+def test_buckets_leave_in_their_order_within_a_backward_that_contention_lengthens(
+    slowdown: float, within: float
+) -> None:
     """A large bucket leaves early and travels behind what is left of backward, a small one last."""
     link = Link(latency_s=2e-5, bytes_per_s=1e8)
     network = Network(inside=link, between=link, algorithm="gloo", basis="measured")
-    machine = replace(MACHINE, contention=0.6, overlap_slowdown=0.0, network=network)
+    machine = replace(MACHINE, contention=0.6, overlap_slowdown=slowdown, network=network)
     point = strong_point(8, layer_widths=(32, 16, 128, 1), bucket_cap_mb=0.02)
     first, second = gradient_buckets(point)
     assert first > 4 * second
     row = predict(calibrate(records(machine)), [point], Site(ranks_per_node=2, network=network)).iloc[0]
     backward_s = machine.arm_phases_s(point, "ddp")[1]
-    assert row["exposed_s"] == pytest.approx(float(machine.exposed_s(point, np.array([backward_s]))[0]), rel=0.01)
+    assert row["exposed_s"] == pytest.approx(float(machine.exposed_s(point, np.array([backward_s]))[0]), rel=within)
+
+
+def test_buffers_are_broadcast_before_the_step() -> None:
+    point = strong_point(8)
+    site = free(latency_s=1e-4, bytes_per_s=1e8)
+    plain, synced = (predict(alone(), [replace(point, sync_buffers=on)], site) for on in (False, True))
+    more_s = synced["exposed_s"].iloc[0] - plain["exposed_s"].iloc[0]
+    assert more_s == pytest.approx(site.network.broadcast_s(buffer_bytes(point), (1,) * 8), rel=1e-6)
+    assert more_s > 3e-4
+
+
+def test_a_launch_moves_times_and_no_ratio_within_it() -> None:
+    calm, moved = (
+        predict(replace(exact(), launch=launch), [strong_point(2)]).iloc[0]
+        for launch in (exact().launch, Scatter(sd=0.1, freedom=10**6))
+    )
+
+    def width(row: pd.Series, name: str) -> float:
+        return float(np.log(row[f"{name}_high"] / row[f"{name}_low"]))
+
+    assert width(moved, "step_time_s") == pytest.approx(2 * 1.96 * 0.1, rel=0.2)
+    assert width(moved, "parallel_efficiency") == pytest.approx(width(calm, "parallel_efficiency"), rel=0.5, abs=5e-3)
+
+
+def test_the_overhead_has_the_waiting_in_it_that_exposed_time_has_not() -> None:
+    row = predict(calibrate(records(noisy(0), seed=3)), [strong_point(8)], NODES).iloc[0]
+    assert row["overhead"] > 1.001 * row["exposed_s"] / row["step_time_s"]
 
 
 def test_memory_is_told_and_compared() -> None:
