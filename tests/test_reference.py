@@ -10,12 +10,14 @@ import pytest
 
 from kanstudy.analysis import estimates, results
 from kanstudy.analysis.machine_model.expected import expected
+from kanstudy.analysis.prediction import frozen, scoring
 from kanstudy.commands.simulate import machine_of
 from kanstudy.study import experiments
 from kanstudy.study.profile import load_profile
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER, FIGURES = ROOT / "results" / "reference" / "laptop", ROOT / "figures" / "reference"
+PREDICTION = ROOT / "results" / "reference" / "prediction"
 SIMULATED = ROOT / "results" / "reference" / "finisterrae3-simulated"
 
 
@@ -94,7 +96,10 @@ def test_the_figures_are_there() -> None:
 
 
 def test_the_numbers_of_the_readme_are_those_of_the_tables() -> None:
+    held_out = [record for record in results.load(PREDICTION).records if record.experiment.startswith("held_out")]
+    checked = scoring.score(frozen.read(PREDICTION / frozen.FILE), held_out)
     tables = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FIGURES.glob("*.md")))
+    tables += "\n".join(scoring.sentences(checked))
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     numbers = re.findall(r"-?\d+\.\d+ \[-?\d+\.\d+, -?\d+\.\d+\]", readme)
     assert len(numbers) >= 10

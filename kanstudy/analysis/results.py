@@ -23,7 +23,7 @@ from kanstudy.record_files import read_record
 from kanstudy.stopping import decisions
 from kanstudy.strict_json import RecordError, as_object, build_strictly
 
-RESERVED = ("plans", "data", "logs", "jobs", "notebooks", "aside", "figures", "bench")
+RESERVED = ("plans", "data", "logs", "jobs", "notebooks", "aside", "figures", "bench", "beside")
 """Folders of a results folder that hold no records."""
 
 _NOT_SCALAR = ("arms", "allreduce", "provenance", "error", "out_of_grid_share")

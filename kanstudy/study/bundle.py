@@ -3,7 +3,8 @@
     <name>/manifest.json          what it is, how many records in which state, the code and versions it was made with
     <name>/SHA256SUMS             of every other file, as `sha256sum -c` reads them
     <name>/README.txt             how to check and rebuild it
-    <name>/results/               records, plans and benches, as they lay in the results folder
+    <name>/results/               records, plans and benches, as they lay in the results folder; simulated ones that lay
+                                  beside it in results/beside
     <name>/figures/               figures, captions and tables
     <name>/environment/           requirements.txt, and what was changed since the commit, if anything
 
@@ -35,6 +36,7 @@ import kanstudy
 from kanstudy.files import write_atomically
 from kanstudy.record import Record
 from kanstudy.study import provenance
+from kanstudy.study.folder import BESIDE, simulated_beside
 
 ENDINGS = (".zip", ".tar.gz", ".tgz")
 FORMAT, VERSION = "kanstudy bundle", 1
@@ -72,6 +74,10 @@ def contents(results: Path, figures: Path, experiments: Iterable[str]) -> dict[s
     """Everything of a results folder that an analysis reads, and all figures and tables; by name within a bundle."""
     found = [path for name in (*experiments, "plans", "bench") for path in (results / name).rglob("*.json")]
     files = {f"results/{path.relative_to(results).as_posix()}": path for path in found}
+    for other in simulated_beside(results):  # which the report shows, too
+        files |= {
+            f"results/{BESIDE}/{path.relative_to(other.parent).as_posix()}": path for path in other.rglob("*.json")
+        }
     files |= {f"figures/{path.name}": path for path in figures.iterdir()}
     return {name: path.read_bytes() for name, path in files.items()}
 

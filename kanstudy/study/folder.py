@@ -25,6 +25,8 @@ from kanstudy.study.plan import ExperimentPlan
 
 _NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)
 """What a disk says that is full, over its quota, read-only, another's or broken."""
+BESIDE = "beside"
+"""Folder of a bundle's results that holds the simulated ones that were shown beside them."""
 
 
 class FolderError(RuntimeError):
@@ -96,8 +98,10 @@ def check_measured(plan: ExperimentPlan, results: Path) -> None:
 
 
 def simulated_beside(results: Path) -> list[Path]:
-    """The other folders beside this one that hold simulated records, by their names."""
-    return [path for path in sorted(results.parent.glob("*-simulated")) if path.is_dir() and path != results]
+    """The folders of simulated records that are shown with these results, by their names: those beside this one, or,
+    where the results come out of a bundle, those that lay beside it then, in its folder `beside`."""
+    there = results / BESIDE if (results / BESIDE).is_dir() else results.parent
+    return [path for path in sorted(there.glob("*-simulated")) if path.is_dir() and path != results]
 
 
 def states(plan: ExperimentPlan, results: Path) -> dict[str, str]:

@@ -26,7 +26,7 @@ def curve(calibration: Calibration, points: Sequence[PointSpec]) -> Figure:
             look = look_of[_label(widths, grid)]
             rows = table[(table["layer_widths"] == widths) & table["grid_size"].isin([grid])].sort_values("rows")
             batches = np.geomspace(rows["rows"].min(), rows["rows"].max(), 60)
-            fitted = [1e3 * sum(calibration.machine.phases_s(point, batch)) for batch in batches]  # type: ignore[arg-type]  # between whole rows too
+            fitted = [1e3 * sum(calibration.machine.phases_s(point, batch)) for batch in batches]
             left.plot(batches, fitted, color=look.colour, linewidth=1)
             left.plot(
                 rows["rows"], 1e3 * rows["measured_s"], look.marker, color=look.colour, label=_label(widths, grid)
