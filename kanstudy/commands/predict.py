@@ -104,7 +104,7 @@ def predict(
         raise BadInput(str(error)) from error
     except OSError as error:
         raise BadInput(f"--calibration {calibration}: cannot be read: {error.strerror}") from error
-    costed = costs.with_costs(_with_series(frame), steps, prices)
+    costed = costs.with_costs(frame, steps, prices)
     _tell(costed, found, limits, steps, loaded, prices, _folder(out))
 
 
@@ -193,15 +193,6 @@ def is_own(profile: Profile, calibration: Calibration) -> bool:
     """Whether a calibration is of the profile's machine: measured with a profile of that name, on a device whose name
     has that of [device] in it, if that is stated."""
     return calibration.profile == profile.name and profile.device_constants.name in calibration.device_name
-
-
-def _with_series(frame: pd.DataFrame) -> pd.DataFrame:
-    """With `series`, what stays the same over world sizes, in words."""
-    from kanstudy.analysis.series import told_apart
-
-    labels = frame["scaling"] + " scaling, " + frame["model"].str.upper() + " " + frame["layer_widths"]
-    several = frame[["placement", "grid_size", "bucket_cap_mb"]]
-    return frame.assign(series=told_apart(labels, several.assign(labels=labels)))
 
 
 def _tell(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from kanstudy.analysis.plots.axes import STYLE, legend, looks, panels, plain_log_axis
+from kanstudy.analysis.plots.axes import STYLE, legend, looks, message, panels, plain_log_axis
 from kanstudy.analysis.prediction.calibration import Calibration
 from kanstudy.spec import PointSpec
 
@@ -16,9 +17,12 @@ from kanstudy.spec import PointSpec
 def curve(calibration: Calibration, points: Sequence[PointSpec]) -> Figure:
     """Left, for each of the models the time of a step over its rows (log axes): markers are what was measured (or
     simulated), lines the fit to all of them together, flat where launches bound it. Right, measured less fitted, in
-    percent of the fitted. `points` are those of one rank alone."""
+    percent of the fitted. `points` of one rank alone say what the models are."""
     table = calibration.table
-    alone = {(_widths(point), point.grid_size): point for point in points if point.point_id in set(table["point_id"])}
+    measured = set(zip(table["layer_widths"], table["grid_size"], strict=True))
+    alone = {key: point for point in points if (key := (_widths(point), point.grid_size)) in measured}
+    if not alone:
+        return message("No point of one rank alone is in the calibration")
     look_of = looks(_label(*key) for key in alone)
     with matplotlib.rc_context(STYLE):
         figure, (left, right) = panels(2, 2.9)
@@ -26,7 +30,8 @@ def curve(calibration: Calibration, points: Sequence[PointSpec]) -> Figure:
             look = look_of[_label(widths, grid)]
             rows = table[(table["layer_widths"] == widths) & table["grid_size"].isin([grid])].sort_values("rows")
             batches = np.geomspace(rows["rows"].min(), rows["rows"].max(), 60)
-            fitted = [1e3 * sum(calibration.machine.phases_s(point, batch)) for batch in batches]
+            calibrated = replace(point, operator=calibration.domain.operator)  # an `auto` is the one that it chose
+            fitted = [1e3 * sum(calibration.machine.phases_s(calibrated, batch)) for batch in batches]
             left.plot(batches, fitted, color=look.colour, linewidth=1)
             left.plot(
                 rows["rows"], 1e3 * rows["measured_s"], look.marker, color=look.colour, label=_label(widths, grid)
@@ -36,6 +41,7 @@ def curve(calibration: Calibration, points: Sequence[PointSpec]) -> Figure:
         for axis in (left, right):
             axis.set_xscale("log", base=2)
             plain_log_axis(axis.xaxis, (1.0,))
+            axis.xaxis.set_major_formatter("{x:.0f}")  # rows in powers of two are no round thousands
             axis.set_xlabel("rows of one rank a step")
         left.set_yscale("log")
         plain_log_axis(left.yaxis, (1.0, 3.0))

@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
-from kanstudy.analysis.plots.axes import PALETTE, STYLE, WIDTH, NotebookFigure, legend, message
+from kanstudy.analysis.plots.axes import MARKERS, PALETTE, STYLE, WIDTH, NotebookFigure, legend, message
 from kanstudy.analysis.plots.isoefficiency import log2_ticks
 from kanstudy.analysis.published import EFFICIENCY, WORLD_SIZE
 
@@ -29,26 +30,24 @@ _LEGEND = {
 
 
 def region(found: pd.DataFrame) -> Figure:
-    """The settings over global batch and width: a column a bucket cap, a row a way to compare overheads, coloured
-    by what agrees; the line is where the efficiency is the published one."""
+    """The settings over global batch and width, coloured by what agrees; the line is where the efficiency is the
+    published one. A column an order in which overheads are compared, a row a scaling and bucket cap."""
     if not len(found) or not found["fits"].any():
         return message("No setting fits in a rank's memory")
-    caps = found["bucket_cap_mb"].unique()
-    ways = found[["scaling", "order"]].drop_duplicates().to_numpy().tolist()
+    orders, lines = found["order"].unique(), list(found.groupby(["bucket_cap_mb", "scaling"], sort=False))
     with matplotlib.rc_context(STYLE):
-        figure = NotebookFigure(figsize=(WIDTH, 1.6 * len(ways) + 0.8), layout="constrained")
-        axes = figure.subplots(len(ways), len(caps), squeeze=False, sharex=True, sharey=True)
-        for line, (scaling, order) in zip(axes, ways, strict=True):
-            here = found[(found["scaling"] == scaling) & (found["order"] == order)]
-            for axis, cap in zip(line, caps, strict=True):
-                _panel(axis, here[here["bucket_cap_mb"] == cap])
-            line[0].set_ylabel(f"{scaling} scaling,\n{order}\n\nhidden width", fontsize=7)
-        for axis, cap in zip(axes[0], caps, strict=True):
-            axis.set_title(f"bucket cap {cap:g} MiB")
+        figure = NotebookFigure(figsize=(WIDTH, 1.6 * len(lines) + 0.8), layout="constrained")
+        axes = figure.subplots(len(lines), len(orders), squeeze=False, sharex=True, sharey=True)
+        for line, ((cap, scaling), rows) in zip(axes, lines, strict=True):
+            for axis, order in zip(line, orders, strict=True):
+                _panel(axis, rows[rows["order"] == order])
+            line[0].set_ylabel(f"{scaling} scaling,\nbucket cap {cap:g} MiB\n\nhidden width", fontsize=7)
+        for axis, order in zip(axes[0], orders, strict=True):
+            axis.set_title(f"overheads over ranks\n{order}")
         for axis in axes[-1]:
             axis.set_xlabel("global batch (rows)")
-        line = Line2D([], [], color="0.15", linewidth=0.9)
-        handles, labels = [line, *_LEGEND.values()], [f"E = {EFFICIENCY.low:g} (predicted)", *_LEGEND]
+        handles = [Line2D([], [], color="0.15", linewidth=0.9), *_LEGEND.values()]
+        labels = [f"E = {EFFICIENCY.low:g} (predicted)", *_LEGEND]
         figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
 
@@ -65,15 +64,15 @@ def sensitivity(found: pd.DataFrame) -> Figure:
         axes = figure.subplots(1, 2, sharey=True)
         for axis, (column, title) in zip(axes, _COUNTED.items(), strict=True):
             for place, (time, rows) in enumerate(changed.groupby("times")):
-                heights = [names.index(name) for name in rows["constant"]]
-                share = 100 * rows[column] / rows["settings"]
-                marker = ("v", "^")[place % 2]
-                axis.plot(share, heights, linestyle="none", marker=marker, color=PALETTE[place], label=f"x{time:g}")
-            axis.axvline(100 * (base[column] / base["settings"]).iloc[0], linestyle="--", color="0.4", linewidth=0.9)
+                heights = [names.index(name) + 0.3 * place - 0.15 for name in rows["constant"]]
+                marker, colour = MARKERS[place % len(MARKERS)], PALETTE[place % len(PALETTE)]
+                axis.plot(rows[column], heights, linestyle="none", marker=marker, color=colour, label=f"x{time:g}")
+            axis.axvline(base[column].iloc[0], linestyle="--", color="0.4", linewidth=0.9)
             axis.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
             axis.set_xlim(left=-0.02 * axis.get_xlim()[1])
             axis.set_title(title)
-            axis.set_xlabel("% of the settings (predicted)")
+            axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            axis.set_xlabel(f"of {base['settings'].iloc[0]} settings (predicted)")
         legend(figure, axes[0])
     return figure
 

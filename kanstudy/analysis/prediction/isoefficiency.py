@@ -142,7 +142,7 @@ def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
     both = pairs[pairs["scales_worse"] & pairs["finishes_sooner"]]
     gain = pairs["throughput_faster"] / pairs["throughput"]
     text = (
-        f"On {machine.name} at {pairs['world_size'].iloc[0]} ranks (predicted) an operator {ratio:g} times as fast "
+        f"{machine.name}, {pairs['world_size'].iloc[0]} ranks (predicted): an operator {ratio:g} times as fast "
         f"scales worse and yet finishes sooner in {len(both)} of {len(pairs)} cells of the map. Throughput is "
         f"{gain.median():.2f} times as high in the median cell ({gain.min():.2f} to {gain.max():.2f})."
     )

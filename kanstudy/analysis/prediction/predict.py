@@ -25,6 +25,7 @@ from kanstudy.analysis.prediction.scatter import Scatter
 from kanstudy.analysis.prediction.site import Site, check, links_text, machines
 from kanstudy.analysis.prediction.spread import Waits
 from kanstudy.analysis.prediction.widening import Widening
+from kanstudy.analysis.series import told_apart
 from kanstudy.analysis.statistics.intervals import LEVEL
 from kanstudy.spec import ARMS, PointSpec
 
@@ -43,8 +44,9 @@ def predict(
     widening: Widening | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """A row a point: what it is, then `_BANDED` with `_low` and `_high`; memory_bytes, fits; interval, its level (NaN:
-    none) and what it `holds`, in words; network, source.
+    """A row a point: its `series`, what stays the same over world sizes, and what else it is, then `_BANDED` with
+    `_low` and `_high`; memory_bytes, fits; interval, its level (NaN: none) and what it `holds`, in words; network,
+    source.
 
     Without a `site` the ranks lie as the calibration's. A `widening` comes from held-out settings.
     Columns of factors are NaN where they do not apply (batch in weak scaling). Raises `NotCovered`, `TooFewSteps` or
@@ -52,7 +54,18 @@ def predict(
     """
     site = site or Site(ranks_per_node=calibration.node_ranks)
     found = machines(calibration, site)
-    return pd.DataFrame([_row(calibration, point, site, found, widening or Widening(), seed) for point in points])
+    rows = [_row(calibration, point, site, found, widening or Widening(), seed) for point in points]
+    return _with_series(pd.DataFrame(rows))
+
+
+def _with_series(frame: pd.DataFrame) -> pd.DataFrame:
+    """With `series`: scaling, model, widths, and what else tells one curve from another."""
+    if frame.empty:
+        return frame
+    labels = frame["scaling"] + " scaling, " + frame["model"].str.upper() + " " + frame["layer_widths"]
+    batch = frame["global_batch_size"].where(frame["scaling"] == "strong", frame["local_batch_size"])
+    keys = frame[["placement", "grid_size", "bucket_cap_mb"]].assign(series_batch=batch, label=labels)
+    return frame.assign(series=told_apart(labels, keys))
 
 
 def _row(

@@ -37,6 +37,7 @@ ORDERS = {
 }
 """World sizes and placements over which overheads are compared, in this order. The study does not state its own."""
 _WAY = ["scaling", "order"]
+_SIZES = (("hidden_width", "widths", ""), ("global_batch_size", "global batches", ""))
 SETTING = ["hidden_width", "global_batch_size", "bucket_cap_mb", "scaling", "order"]
 
 REGION = {
@@ -149,7 +150,11 @@ def all_at_once(
 
 def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
     """What the region says, in words, or that there is none and which of the three conditions is met how often."""
-    head = f"Predicted from {machine.name}, {machine.network.name} ({machine.network.basis}), {len(found)} settings: "
+    head = (
+        f"Predicted from {machine.name}, {machine.network.name} ({machine.network.basis}). Of {len(found)} settings, "
+        f"widths {_range(found['hidden_width'])} and global batches {_range(found['global_batch_size'])}, "
+    )
+    found = found.assign(both_agree=found["efficiency_agrees"] & found["overhead_agrees"])
     region_of = found[found["consistent"]]
     if region_of.empty:
         counts = ", ".join(
@@ -157,33 +162,33 @@ def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
             for name, what in (
                 ("efficiency_agrees", "the efficiency agrees"),
                 ("overhead_agrees", "the overhead lies in the range"),
-                ("not_monotonic", "it is not monotonic"),
+                ("both_agree", "both"),
+                ("not_monotonic", "the overhead is not monotonic"),
             )
         )
         return f"{head}none is consistent with the published numbers ({counts})."
     losses = region_of["largest_loss"].value_counts()
     share = region_of.loc[region_of["largest_loss"] == losses.index[0], "largest_share"].median()
     ways = ", ".join(f"{scaling} scaling {order} {len(rows)}" for (scaling, order), rows in region_of.groupby(_WAY))
+    sizes = ", ".join(
+        f"{what} {_range(region_of[name])}{unit}"
+        for name, what, unit in (*_SIZES, ("bucket_cap_mb", "bucket caps", " MiB"))
+    )
     return (
-        f"{head}{len(region_of)} are in a region consistent with {EFFICIENCY.text} at {WORLD_SIZE} GPUs and overhead "
-        f"that is {OVERHEAD.text} (overheads compared by {ways}): widths {_range(region_of['hidden_width'])}, global "
-        f"batches {_range(region_of['global_batch_size'])}, bucket caps {_range(region_of['bucket_cap_mb'])} MiB. "
-        f"There the largest loss is {losses.index[0]} in {losses.iloc[0]} of them, {100 * share:.0f} % of ln E in the "
-        "median. A prediction from assumptions, not a reproduction."
+        f"{head}{len(region_of)} lie in a region consistent with {EFFICIENCY.text} at {WORLD_SIZE} GPUs and an "
+        f"overhead that is {OVERHEAD.text} (overheads compared by {ways}): {sizes}{_edge(region_of, found)}. There the "
+        f"largest loss is {losses.index[0]} in {losses.iloc[0]} of them, {100 * share:.0f} % of ln E in the median. "
+        "A prediction from assumptions, not a reproduction."
     )
 
 
 def sentence_of_draws(found: pd.DataFrame) -> str:
     """How often there is such a region where all constants are other than assumed, in words."""
-    some = found[found["consistent"] > 0]
-    both = int((found["both_agree"] > 0).sum())
-    text = (
-        f"With every constant drawn between half and twice of what is assumed, {both} of {len(found)} draws have "
-        "settings whose efficiency and overheads' range agree with the published ones, and "
-        f"{len(some)} have some where the overhead is not monotonic, too"
-    )
-    return text + (
-        f": {some['consistent'].median():.0f} of {some['settings'].iloc[0]} in the median." if len(some) else "."
+    both, some = (int((found[name] > 0).sum()) for name in ("both_agree", "consistent"))
+    return (
+        f"Every constant drawn between half and twice of what is assumed, {len(found)} times: in {both} draws some of "
+        f"the {found['settings'].iloc[0]} settings agree in efficiency and in the overheads' range, in {some} also in "
+        "that the overhead is not monotonic."
     )
 
 
@@ -244,6 +249,16 @@ def _described(whole: Expected) -> dict:
     lost = whole.efficiency < 1
     share = np.log(whole.factors[name]) / np.log(whole.efficiency) if lost else np.nan
     return {"efficiency": whole.efficiency, **whole.factors, "largest_loss": factor_name(name), "largest_share": share}
+
+
+def _edge(region_of: pd.DataFrame, found: pd.DataFrame) -> str:
+    """Whether the region ends where the sizes that were asked for do, so that it may go on beyond."""
+    ends = [
+        what
+        for name, what, _ in _SIZES
+        if {region_of[name].min(), region_of[name].max()} & {found[name].min(), found[name].max()}
+    ]
+    return f", at the edge of the {' and '.join(ends)} asked for" if ends else ""
 
 
 def _range(values: pd.Series) -> str:

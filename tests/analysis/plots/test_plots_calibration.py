@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from fabricate import make_point
+from seen import texts
 
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.plots.calibration import curve
@@ -45,3 +46,19 @@ def test_markers_are_what_was_timed_and_lines_what_was_fitted(calibration: Calib
     assert "simulated" in left.get_ylabel()
     assert "%" in right.get_ylabel()
     plt.close("all")
+
+
+@pytest.mark.parametrize("change", [{"operator": "auto"}, {"block_s": 9.0}])
+def test_points_need_not_be_those_of_the_records_only_of_their_models(
+    calibration: Calibration, alone: list[PointSpec], change: dict
+) -> None:
+    """A profile's points may say `auto`, and be timed otherwise, than what was measured."""
+    axis = curve(calibration, [replace(point, **change) for point in alone]).axes[0]
+    fitted, markers = axis.lines[:2]
+    assert fitted.get_ydata()[-1] == pytest.approx(markers.get_ydata()[-1], rel=1e-3)
+    plt.close("all")
+
+
+def test_models_that_were_not_calibrated_are_no_empty_panels(calibration: Calibration, alone: list[PointSpec]) -> None:
+    figure = curve(calibration, [replace(point, grid_size=9) for point in alone])
+    assert "No point of one rank alone" in texts(figure)

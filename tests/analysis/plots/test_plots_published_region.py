@@ -25,12 +25,15 @@ def coloured(figure, axis: int, colour) -> int:
     return sum(tuple(cell[:3]) == pytest.approx(tuple(colour)) for cell in cells)
 
 
-def test_a_column_a_bucket_cap_and_a_row_a_way_to_compare_with_the_region_in_its_colour() -> None:
+def test_a_column_an_order_and_a_row_a_scaling_and_bucket_cap_with_the_region_in_its_colour() -> None:
     found = predicted.region(MACHINE, MODEL, SETTINGS)
     figure = plots.region(found)
     assert len(figure.axes) == 2 * len(predicted.ORDERS)
-    assert [axis.get_title() for axis in figure.axes[:2]] == ["bucket cap 1 MiB", "bucket cap 25 MiB"]
-    assert "weak scaling,\npacked, then spread" in texts(figure)
+    assert [axis.get_title() for axis in figure.axes[:3]] == [
+        f"overheads over ranks\n{name}" for name in predicted.ORDERS
+    ]
+    assert "weak scaling,\nbucket cap 1 MiB" in texts(figure)
+    assert "weak scaling,\nbucket cap 25 MiB" in texts(figure)
     assert "E = 0.747 (predicted)" in legend_texts(figure)
     last = found[(found["order"] == "packed, then spread") & (found["bucket_cap_mb"] == 25)]
     assert last["consistent"].sum() > 0
@@ -53,5 +56,7 @@ def test_the_sensitivity_has_a_line_a_constant_and_the_share_as_assumed_dashed()
     base = found.iloc[0]
     for axis, column in ((left, "both_agree"), (right, "consistent")):
         (dashed,) = [line for line in axis.lines if line.get_linestyle() == "--"]
-        assert dashed.get_xdata()[0] == pytest.approx(100 * base[column] / base["settings"])
+        assert dashed.get_xdata()[0] == base[column]
+        drawn = sorted(x for line in axis.lines if line is not dashed for x in line.get_xdata())
+        assert drawn == sorted(found[column][1:])
     assert "No constant was changed" in texts(plots.sensitivity(found.head(1)))

@@ -109,7 +109,7 @@ def test_a_faster_operator_scales_worse_and_finishes_sooner() -> None:
     assert pairs["scales_worse"].all()
     assert pairs["finishes_sooner"].all()
     words = sentence(found, LAUNCHES)
-    assert "On launches only at 8 ranks (predicted) an operator 4 times as fast" in words
+    assert "launches only, 8 ranks (predicted): an operator 4 times as fast" in words
     assert "in 2 of 2 cells" in words
     lost = pairs.loc[(pairs["efficiency"] - pairs["efficiency_faster"]).idxmax()]
     assert f"{lost['efficiency']:.2f} becomes {lost['efficiency_faster']:.2f}" in words

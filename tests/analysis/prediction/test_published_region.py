@@ -59,6 +59,8 @@ def test_where_only_launches_cost_the_efficiency_agrees_along_a_known_line() -> 
     assert "none is consistent" in words
     assert f"the efficiency agrees in {found['efficiency_agrees'].sum()}" in words
     assert "(assumed)" in words
+    assert f"widths 16 to 64 and global batches {BATCHES[0]} to {BATCHES[-1]}" in words
+    assert "both in 0" in words
 
 
 def test_the_region_is_where_all_three_agree_and_each_of_its_numbers_is_the_models() -> None:
@@ -81,10 +83,19 @@ def test_the_region_is_where_all_three_agree_and_each_of_its_numbers_is_the_mode
         assert values[1] < values[0] - DIGIT
         assert f"{100 * values[0]:.1f} at 2 packed, {100 * values[1]:.1f} at 2 spread" in row["overheads"]
     words = sentence(found, machine)
-    assert f"{len(inside)} are in a region consistent with" in words
+    assert f"{len(inside)} lie in a region consistent with" in words
     assert "not a reproduction" in words
     assert "reproduces" not in words
     assert "at 2 spread" in view(inside, REGION).to_markdown()
+
+
+def test_a_region_that_may_go_on_beyond_the_sizes_asked_for_says_so() -> None:
+    batches = [8 * round(2 ** (k / 4)) for k in range(24, 60)]
+    found = region(SLOW_INSIDE, MODEL, Settings([1, 16, 24, 32, 1024], batches))
+    inside = found.loc[found["consistent"], "hidden_width"]
+    assert 1 < inside.min() <= inside.max() < 1024
+    assert "at the edge" not in sentence(found, SLOW_INSIDE)
+    assert "at the edge of the widths asked for" in sentence(found[found["hidden_width"] <= inside.max()], SLOW_INSIDE)
 
 
 def test_what_a_rank_cannot_hold_agrees_with_nothing() -> None:
@@ -154,5 +165,7 @@ def test_draws_of_all_constants_are_between_half_and_twice_and_repeat() -> None:
     )
     assert row["efficiency_agrees"] == region(drawn, MODEL, few)["efficiency_agrees"].sum()
     some = int((found["consistent"] > 0).sum())
-    assert "of 6 draws have settings" in sentence_of_draws(found)
-    assert f"and {some} have some where" in sentence_of_draws(found)
+    both = int((found["both_agree"] > 0).sum())
+    words = sentence_of_draws(found)
+    assert f"6 times: in {both} draws some of the {found['settings'].iloc[0]} settings agree" in words
+    assert f"in {some} also" in words
