@@ -43,6 +43,11 @@ Exit codes:
   4    stopped by --max-minutes; the same command goes on
   130  interrupted; the same command goes on"""
 
+STATUS_CODES = """\b
+Exit codes:
+  0  shown, whatever is missing
+  2  the command, the profile or the folder cannot be used"""
+
 
 class _Cli(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
@@ -137,7 +142,7 @@ def run(
     folders.close(work, batch.exit_code(states, work.failures, stopped=not work.minutes_left))
 
 
-@main.command()
+@main.command(epilog=STATUS_CODES)
 @folders.profile_or_not
 @folders.results_dir_option
 def status(profile: str | None, results_dir: str) -> None:

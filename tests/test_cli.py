@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import psutil
 import pytest
 from click.testing import CliRunner
@@ -234,11 +235,23 @@ def test_status_and_report_of_what_is_there(project):
     assert (project / "results/mine/report.html").exists()
 
 
-@pytest.mark.parametrize("command", ["run", "status", "report"])
-def test_help_teaches_with_an_example(command):
-    result = kanstudy(command, "--help")
+def commands(group: click.Group, *before: str) -> list[tuple[str, ...]]:
+    """Every command that does something, as a user writes it."""
+    found = []
+    for name, command in group.commands.items():
+        found += commands(command, *before, name) if isinstance(command, click.Group) else [(*before, name)]
+    return found
+
+
+@pytest.mark.parametrize("command", commands(cli.main), ids=" ".join)
+def test_help_teaches_with_an_example_and_the_exit_codes(command):
+    result = kanstudy(*command, "--help")
     assert result.exit_code == 0
-    assert f"\n    kanstudy {command} --" in result.output
+    assert f"\n    kanstudy {' '.join(command)} " in result.output
+    assert "Exit codes:" in result.output
+
+
+def test_help_begins_with_what_to_do_first():
     assert "kanstudy run --profile smoke" in kanstudy("--help").output
 
 

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from kanstudy.study.profile import Profile
 
 
-@click.command()
+EXIT_CODES = """\b
+Exit codes:
+  0  simulated
+  1  the records cannot be written
+  2  the command, the profile or the calibration cannot be used; nothing was written"""
+
+
+@click.command(epilog=EXIT_CODES)
 @click.option("--profile", required=True, metavar="P", help="finisterrae3, ..., or a path to your .toml")
 @click.option(
     "--only",

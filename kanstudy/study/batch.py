@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kanstudy.record import FINAL_FAULTS
 from kanstudy.study.folder import states
+from kanstudy.study.live_bar import live_bar
 
 if TYPE_CHECKING:
     from kanstudy.study.experiments import ExperimentPlan
@@ -67,7 +68,8 @@ class Batch:
             if name == FINAL:
                 (self.results / "report.html").unlink(missing_ok=True)  # an old one must not pass for this run's
             try:
-                run_notebook(self._path(name), self._executed(name), self._parameters(name))
+                with live_bar(self.results):
+                    run_notebook(self._path(name), self._executed(name), self._parameters(name))
                 if name == FINAL:
                     write_report(self._executed(name), self.results / "report.html", title)
             except (NotebookError, OSError) as error:

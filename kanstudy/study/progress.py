@@ -18,23 +18,36 @@ TELL_EVERY_S = 30.0
 class Progress:
     """What is known of one launch, whose events come in `path`; `say` gets each line to show.
 
-    `point_id` and `arm` are in progress, None before the first block; `is_finished` tells that the worker came to
-    its end; `silent_s` is the time since the last event.
+    `point_id` and `arm` are in progress, None before the first block; `done` of `total` blocks are behind;
+    `is_finished` tells that the worker came to its end; `silent_s` is the time since the last event.
     """
 
     def __init__(self, path: Path, n_points: int, say: Callable[[str], None]) -> None:
         self.point_id: str | None = None
         self.arm: str | None = None
+        self.done, self.total = 0, 0
         self.is_finished = False
         self._path, self._n_points, self._say = path, n_points, say
         self._offset = 0
         self._points_ended = 0
-        self._first_block_s: float | None = None
+        self._first: tuple[float, int] | None = None  # when a block was heard of first, and how many were done by then
         self._heard_s = self._told_s = time.monotonic()
 
     @property
     def silent_s(self) -> float:
         return time.monotonic() - self._heard_s
+
+    @property
+    def left_s(self) -> float | None:
+        """About how long the blocks that are left take; None before one is done."""
+        if self._first is None or self.done <= self._first[1]:
+            return None
+        return (time.monotonic() - self._first[0]) / (self.done - self._first[1]) * (self.total - self.done)
+
+    @property
+    def left(self) -> str:
+        """The same in words, for behind others; empty before a block is done."""
+        return "" if self.left_s is None else f", about {duration(self.left_s)} left"
 
     def poll(self) -> None:
         """Read what is new."""
@@ -70,12 +83,13 @@ class Progress:
 
     def _tell_block(self, done: object, total: object) -> None:
         now = time.monotonic()
-        self._first_block_s = now if self._first_block_s is None else self._first_block_s
-        if now - self._told_s < TELL_EVERY_S or not isinstance(done, int) or not isinstance(total, int):
+        if not isinstance(done, int) or not isinstance(total, int):
             return
-        self._told_s = now
-        left = f", about {duration((now - self._first_block_s) / done * (total - done))} left" if done > 0 else ""
-        self._say(f"  block {done} of {total}: {self.point_id} {self.arm}{left}")
+        self.done, self.total = done, total
+        self._first = self._first or (now, done)
+        if now - self._told_s >= TELL_EVERY_S:
+            self._told_s = now
+            self._say(f"  block {done} of {total}: {self.point_id} {self.arm}{self.left}")
 
 
 def duration(seconds: float) -> str:

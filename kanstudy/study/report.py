@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import re
 from pathlib import Path
+from urllib.parse import quote
 
 from kanstudy.files import write_atomically
 from kanstudy.study.notebooks import read_notebook
@@ -42,7 +44,10 @@ def page(title: str, body: str) -> str:
 
 
 def write_report(notebook: Path, output: Path, title: str) -> None:
-    """Write the page for an executed notebook to `output`, replacing it as a whole; `NotebookError` if unreadable."""
+    """Write the page for an executed notebook to `output`, replacing it as a whole; `NotebookError` if unreadable.
+
+    Points in tables are links to their records, where these lie beside the page.
+    """
     from nbconvert import HTMLExporter  # imported where it is needed: takes a second
 
     exporter = HTMLExporter(
@@ -55,4 +60,15 @@ def write_report(notebook: Path, output: Path, title: str) -> None:
     node = read_notebook(notebook)
     node.metadata.pop("widgets", None)
     body, _ = exporter.from_notebook_node(node, resources={"metadata": {"path": str(notebook.parent)}})
-    write_atomically(output, page(title, body))
+    write_atomically(output, page(title, _linked(body, output.parent)))
+
+
+def _linked(body: str, folder: Path) -> str:
+    """The page with each point in a cell of a table as a link to its record in the folder."""
+    found = [*folder.glob("bench/*/*/*.json"), *folder.glob("*/*.json")]
+    records = {path.stem: quote(path.relative_to(folder).as_posix()) for path in found if path.parent.name != "plans"}
+
+    def link(word: re.Match[str]) -> str:
+        return f'<a href="{records[word[0]]}">{word[0]}</a>' if word[0] in records else word[0]
+
+    return re.sub(r"(?<=<td>)[^<]+(?=</td>)", lambda cell: re.sub(r"\S+", link, cell[0]), body)

@@ -38,9 +38,9 @@ def test_a_builtin_profile_says_what_its_file_says(name):
     assert profile.name == name
     for key, value in tables["machine"].items():
         assert getattr(profile.machine, key) == (tuple(value) if isinstance(value, list) else value)
+    assert {"strong_scaling", "weak_scaling"} <= set(tables["study"])
     for experiment in SERIES:
-        assert len(profile.study.series[experiment]) == len(tables["study"][experiment]) > 0
-        for series, table in zip(profile.study.series[experiment], tables["study"][experiment], strict=True):
+        for series, table in zip(profile.study.series[experiment], tables["study"].get(experiment, []), strict=True):
             assert series.dataset == table["dataset"]
             assert series.rounds == table.get("rounds", tables["study"]["rounds"])
 

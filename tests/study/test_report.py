@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import nbformat
 import pytest
@@ -75,3 +76,20 @@ def test_a_notebook_that_cannot_be_read_leaves_the_old_report(tmp_path):
     with pytest.raises(NotebookError):
         write_report(tmp_path / "absent.ipynb", tmp_path / "report.html", "x")
     assert (tmp_path / "report.html").read_text() == "old"
+
+
+def test_points_in_tables_are_links_to_their_records_beside_the_page(tmp_path):
+    for name in ("strong scaling/w1-0a.json", "strong scaling/w2-0b.json", "plans/weak.json", "bench/a/d/j-0c.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    cells = "".join(f"<td>{text}</td>" for text in ("w1-0a", "w1-0a w2-0b", "j-0c", "weak", "absent-00", "x w1-0a"))
+    code = nbformat.v4.new_code_cell("1", execution_count=1)
+    data = {"text/html": f"<table><tr>{cells}</tr></table> w1-0a"}
+    code.outputs = [nbformat.v4.new_output("execute_result", data=data, execution_count=1)]
+    nbformat.write(nbformat.v4.new_notebook(cells=[code]), tmp_path / "90.ipynb")
+    write_report(tmp_path / "90.ipynb", tmp_path / "report.html", "x")
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    targets = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
+    first, second = "strong%20scaling/w1-0a.json", "strong%20scaling/w2-0b.json"
+    assert targets == [first, first, second, "bench/a/d/j-0c.json", first]
+    assert all((tmp_path / unquote(target)).is_file() for target in targets)
