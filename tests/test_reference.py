@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from kanstudy.analysis import estimates, results
+from kanstudy.analysis.held_out import frozen, scoring
 from kanstudy.analysis.machine_model.expected import expected
-from kanstudy.analysis.prediction import frozen, scoring
 from kanstudy.commands.simulate import machine_of
 from kanstudy.study import experiments
 from kanstudy.study.profile import load_profile

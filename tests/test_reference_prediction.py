@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from kanstudy.analysis import results
-from kanstudy.analysis.prediction import frozen, rivals, scoring
+from kanstudy.analysis.held_out import frozen, rivals, scoring
 from kanstudy.study import held_out
 
 ROOT = Path(__file__).resolve().parents[1]

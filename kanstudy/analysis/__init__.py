@@ -9,7 +9,8 @@
 - `guidelines` are sentences, `tables` and `plots` show all of it;
 - `comparison` puts two results side by side;
 - `machine_model` is what a step costs on a machine, `network` what its collectives do;
-- `prediction` fits a machine to a calibration, foretells more ranks, and scores what was foretold;
+- `calibration` fits a machine's constants to records, `prediction` says from them what more ranks would do,
+  `held_out` scores what was predicted against what was measured afterwards;
 - `strategies` compares ways to share the training among ranks, on a machine model;
 - `external` is for results that this project did not measure, `simulation` for a machine that is not there.
 """

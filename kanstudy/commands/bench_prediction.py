@@ -13,7 +13,7 @@ from kanstudy.files import write_atomically
 from kanstudy.study.batch import FAILED
 
 if TYPE_CHECKING:
-    from kanstudy.analysis.prediction.frozen import Frozen
+    from kanstudy.analysis.held_out.frozen import Frozen
     from kanstudy.study.plan import ExperimentPlan
 
 EXIT_CODES = """\b
@@ -65,11 +65,11 @@ def prediction(
       kanstudy bench prediction --profile laptop --out out
       kanstudy bench prediction --profile laptop --out mine --setting 72,72:384:0.1 --link 75mbit:1.5ms
     """
-    from kanstudy.analysis.prediction.calibration import CalibrationError
-    from kanstudy.analysis.prediction.domain import NotCovered, domain_of
-    from kanstudy.analysis.prediction.emulated import LinksError
-    from kanstudy.analysis.prediction.frozen import FrozenError
-    from kanstudy.analysis.prediction.spread import TooFewSteps
+    from kanstudy.analysis.calibration.calibration import CalibrationError
+    from kanstudy.analysis.calibration.domain import NotCovered, domain_of
+    from kanstudy.analysis.calibration.spread import TooFewSteps
+    from kanstudy.analysis.held_out.emulated import LinksError
+    from kanstudy.analysis.held_out.frozen import FrozenError
     from kanstudy.study import held_out, launch
     from kanstudy.study import profile as profiles
     from kanstudy.study.emulation import ranks as emulation
@@ -109,8 +109,8 @@ def _frozen(plan: ExperimentPlan, more: ExperimentPlan, results: Path) -> Frozen
     """The predictions of both plans' points: those that are written down already, or new ones."""
     import pandas as pd
 
-    from kanstudy.analysis.prediction import calibration as calibrations
-    from kanstudy.analysis.prediction import emulated, frozen, rivals
+    from kanstudy.analysis.calibration import calibration as calibrations
+    from kanstudy.analysis.held_out import emulated, frozen, rivals
     from kanstudy.analysis.results import load
     from kanstudy.study import held_out
 
@@ -139,9 +139,9 @@ def _frozen(plan: ExperimentPlan, more: ExperimentPlan, results: Path) -> Frozen
 
 def _show(results: Path) -> None:
     """Tables and figures of the scores, and what they came to."""
+    from kanstudy.analysis.held_out import frozen, scoring
     from kanstudy.analysis.plots import prediction_check as plots
     from kanstudy.analysis.plots.save import save_figure
-    from kanstudy.analysis.prediction import frozen, scoring
     from kanstudy.analysis.results import load
     from kanstudy.study import held_out
 

@@ -15,7 +15,7 @@ from kanstudy.commands.errors import BadInput
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kanstudy.analysis.prediction.calibration import Calibration
+    from kanstudy.analysis.calibration.calibration import Calibration
     from kanstudy.analysis.prediction.costs import Limits, Prices
     from kanstudy.analysis.prediction.site import Site
     from kanstudy.study.profile import Profile
@@ -81,12 +81,13 @@ def predict(
       kanstudy predict --profile finisterrae3 --calibration proposal/calibration.json --out there
       kanstudy predict --profile mine.toml --steps 200000 --budget 1500 --deadline 24 --out proposal
     """
-    from kanstudy.analysis.prediction import calibration_file, costs, widening
-    from kanstudy.analysis.prediction.calibration import CalibrationError
-    from kanstudy.analysis.prediction.domain import NotCovered
+    from kanstudy.analysis.calibration import calibration_file
+    from kanstudy.analysis.calibration.calibration import CalibrationError
+    from kanstudy.analysis.calibration.domain import NotCovered
+    from kanstudy.analysis.calibration.spread import TooFewSteps
+    from kanstudy.analysis.prediction import costs, widening
     from kanstudy.analysis.prediction.predict import predict as predicted
     from kanstudy.analysis.prediction.site import PredictionError
-    from kanstudy.analysis.prediction.spread import TooFewSteps
     from kanstudy.study.prediction import points
     from kanstudy.study.profile import ProfileError
 
@@ -204,9 +205,10 @@ def _tell(
     prices: Prices,
     folder: Path,
 ) -> None:
+    from kanstudy.analysis.calibration import calibration_file
     from kanstudy.analysis.plots import prediction as plots
     from kanstudy.analysis.plots.save import save_figure
-    from kanstudy.analysis.prediction import calibration_file, costs
+    from kanstudy.analysis.prediction import costs
     from kanstudy.analysis.tables.save import save_table
     from kanstudy.analysis.tables.view import shown
     from kanstudy.files import write_atomically

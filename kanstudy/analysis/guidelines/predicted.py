@@ -13,6 +13,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.calibration.domain import NotCovered
+from kanstudy.analysis.calibration.spread import TooFewSteps
 from kanstudy.analysis.guidelines.compression import compression
 from kanstudy.analysis.guidelines.question import Question, Untold, range_text, refit_range
 from kanstudy.analysis.guidelines.ranks import TOPOLOGY, ranks
@@ -21,11 +23,9 @@ from kanstudy.analysis.machine_model.buckets import gradient_buckets
 from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.work import n_parameters
-from kanstudy.analysis.prediction.domain import NotCovered
 from kanstudy.analysis.prediction.isoefficiency import with_hidden_width
 from kanstudy.analysis.prediction.predict import predict
 from kanstudy.analysis.prediction.site import PredictionError
-from kanstudy.analysis.prediction.spread import TooFewSteps
 from kanstudy.spec import PointSpec
 
 _REFUSALS = (Untold, NotCovered, PredictionError, TooFewSteps)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kanstudy.analysis.calibration.calibration import Calibration
 from kanstudy.analysis.guidelines.sentences import finished
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.prediction.calibration import Calibration
 from kanstudy.analysis.prediction.site import Site, check, machines
 from kanstudy.analysis.statistics.intervals import LEVEL
 from kanstudy.spec import PointSpec

@@ -9,8 +9,8 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
+from kanstudy.analysis.calibration.calibration import Calibration
 from kanstudy.analysis.plots.axes import STYLE, legend, looks, message, panels, plain_log_axis
-from kanstudy.analysis.prediction.calibration import Calibration
 from kanstudy.spec import PointSpec
 
 

@@ -8,9 +8,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from kanstudy.analysis.held_out.rivals import OWN, WRONG
+from kanstudy.analysis.held_out.scoring import Scores
 from kanstudy.analysis.plots.axes import PALETTE, STYLE, WIDTH, NotebookFigure, legend, message, plain_log_axis
-from kanstudy.analysis.prediction.rivals import OWN, WRONG
-from kanstudy.analysis.prediction.scoring import Scores
 
 NAME = "prediction_check"
 NOTHING = "No predictions are checked here: kanstudy bench prediction writes predictions down, then measures them"

@@ -17,13 +17,13 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis.attribution.chain import FACTORS, links
+from kanstudy.analysis.calibration.calibration import Calibration
+from kanstudy.analysis.calibration.scatter import Scatter
+from kanstudy.analysis.calibration.spread import Waits
 from kanstudy.analysis.machine_model import overlap
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.work import buffer_bytes, layer_bytes, rows
-from kanstudy.analysis.prediction.calibration import Calibration
-from kanstudy.analysis.prediction.scatter import Scatter
 from kanstudy.analysis.prediction.site import Site, check, links_text, machines
-from kanstudy.analysis.prediction.spread import Waits
 from kanstudy.analysis.prediction.widening import Widening
 from kanstudy.analysis.series import told_apart
 from kanstudy.analysis.statistics.intervals import LEVEL

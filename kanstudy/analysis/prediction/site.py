@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kanstudy.analysis.calibration.calibration import Calibration
+from kanstudy.analysis.calibration.constants import Constants
 from kanstudy.analysis.machine_model.assumptions import changed, constants, drawn_times
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.network.link import TIERS, tiers_of
 from kanstudy.analysis.network.network import Network
-from kanstudy.analysis.prediction.calibration import Calibration
-from kanstudy.analysis.prediction.constants import Constants
 from kanstudy.network_words import NOT_MEASURED
 from kanstudy.spec import PointSpec
 

@@ -8,9 +8,9 @@ import pytest
 from fabricate import make_point
 from seen import texts
 
+from kanstudy.analysis.calibration.calibration import Calibration, calibrate
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.plots.calibration import curve
-from kanstudy.analysis.prediction.calibration import Calibration, calibrate
 from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.spec import PointSpec
 

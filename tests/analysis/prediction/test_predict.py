@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 from kanstudy.analysis.attribution.chain import FACTORS
 from kanstudy.analysis.attribution.decomposition import efficiency
+from kanstudy.analysis.calibration.calibration import Calibration, calibrate
+from kanstudy.analysis.calibration.domain import NotCovered
+from kanstudy.analysis.calibration.readings import read
+from kanstudy.analysis.calibration.scatter import Scatter
+from kanstudy.analysis.calibration.spread import TooFewSteps
 from kanstudy.analysis.machine_model.buckets import gradient_buckets
 from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.machine_model.model import spread_ranks
 from kanstudy.analysis.machine_model.work import buffer_bytes
 from kanstudy.analysis.network.network import Link, Network
-from kanstudy.analysis.prediction.calibration import Calibration, calibrate
-from kanstudy.analysis.prediction.domain import NotCovered
 from kanstudy.analysis.prediction.predict import NEW_LAUNCH, ONE_LAUNCH, SCENARIO, predict
-from kanstudy.analysis.prediction.readings import read
-from kanstudy.analysis.prediction.scatter import Scatter
 from kanstudy.analysis.prediction.site import PredictionError, Site
-from kanstudy.analysis.prediction.spread import TooFewSteps
 from kanstudy.analysis.prediction.widening import Widening
 from kanstudy.analysis.simulation.simulate import simulate
 

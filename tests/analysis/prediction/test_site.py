@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from calibrated import MACHINE, NETWORK, exact, noisy, records, strong_point
 
+from kanstudy.analysis.calibration.calibration import calibrate
 from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.network.link import TIERS
 from kanstudy.analysis.network.network import Link
-from kanstudy.analysis.prediction.calibration import calibrate
 from kanstudy.analysis.prediction.predict import NEW_LAUNCH, ONE_LAUNCH, SCENARIO, predict
 from kanstudy.analysis.prediction.site import PredictionError, Site, machines
 from kanstudy.analysis.prediction.widening import Widening

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kanstudy.analysis.calibration.readings import Reading
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.prediction.readings import Reading
 
 
 @dataclass(frozen=True, kw_only=True)

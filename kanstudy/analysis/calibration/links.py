@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.calibration import nonnegative
 from kanstudy.analysis.network.fit import MESSAGES, fit_network
 from kanstudy.analysis.network.link import TIERS, Link, tiers_of
 from kanstudy.analysis.network.network import Network
 from kanstudy.analysis.nodes import layout
-from kanstudy.analysis.prediction import nonnegative
 from kanstudy.record import Record
 
 

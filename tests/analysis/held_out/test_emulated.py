@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from known_machine import HOSTS, MACHINE, PROFILE, calibration_records, measured
 
-from kanstudy.analysis.prediction import emulated
-from kanstudy.analysis.prediction.calibration import calibrate
+from kanstudy.analysis.calibration.calibration import calibrate
+from kanstudy.analysis.held_out import emulated
 from kanstudy.study import held_out
 
 

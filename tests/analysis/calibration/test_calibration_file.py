@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from calibrated import exact, records
 
-from kanstudy.analysis.prediction import calibration_file
-from kanstudy.analysis.prediction.calibration import CalibrationError
+from kanstudy.analysis.calibration import calibration_file
+from kanstudy.analysis.calibration.calibration import CalibrationError
 from kanstudy.record_files import write_record
 
 

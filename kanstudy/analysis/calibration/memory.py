@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kanstudy.analysis.calibration import nonnegative
 from kanstudy.analysis.machine_model.memory import peak_memory_bytes
-from kanstudy.analysis.prediction import nonnegative
 from kanstudy.record import Record
 from kanstudy.spec import PointSpec
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
+from kanstudy.analysis.calibration.compute import Curve
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.network.network import Link, Network
-from kanstudy.analysis.prediction.compute import Curve
 
 _NEVER = 1e-30
 """Seconds a unit where a fitted cost is 0: `MachineModel` states rates."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from kanstudy.analysis.prediction.spread import RankSpread, StepSpread, TooFewSteps, ranks_of, spread_of
+from kanstudy.analysis.calibration.spread import RankSpread, StepSpread, TooFewSteps, ranks_of, spread_of
 
 RNG = np.random.default_rng
 

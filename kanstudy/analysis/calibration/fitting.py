@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kanstudy.analysis.calibration import compute, nonnegative
+from kanstudy.analysis.calibration.constants import Constants
+from kanstudy.analysis.calibration.readings import Reading
+from kanstudy.analysis.calibration.spread import RankSpread
 from kanstudy.analysis.machine_model import overlap
 from kanstudy.analysis.machine_model.buckets import gradient_buckets
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.work import layer_bytes
-from kanstudy.analysis.prediction import compute, nonnegative
-from kanstudy.analysis.prediction.constants import Constants
-from kanstudy.analysis.prediction.readings import Reading
-from kanstudy.analysis.prediction.spread import RankSpread
 from kanstudy.spec import PointSpec
 
 _SLOWDOWNS = np.concatenate([[0.0], np.geomspace(0.02, 8.0, 60)])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from known_machine import PROFILE, calibration_records, held_out_records, measured
 
+from kanstudy.analysis.calibration.calibration import calibrate
+from kanstudy.analysis.held_out import emulated, frozen, rivals, scoring
 from kanstudy.analysis.plots.prediction_check import caption, predicted_versus_measured
-from kanstudy.analysis.prediction import emulated, frozen, rivals, scoring
-from kanstudy.analysis.prediction.calibration import calibrate
 from kanstudy.study import held_out
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import f
 
-from kanstudy.analysis.prediction.fitting import Observed
-from kanstudy.analysis.prediction.readings import Reading
+from kanstudy.analysis.calibration.fitting import Observed
+from kanstudy.analysis.calibration.readings import Reading
 from kanstudy.spec import ARMS
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from calibrated import MACHINE, NETWORK, calibration_points, exact, noisy, records
 
+from kanstudy.analysis.calibration.calibration import CalibrationError, calibrate
 from kanstudy.analysis.network.network import Link
-from kanstudy.analysis.prediction.calibration import CalibrationError, calibrate
 from kanstudy.analysis.simulation.simulate import simulate
 
 CONSTANTS = {

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from calibrated import MACHINE, calibration_points
 
+from kanstudy.analysis.calibration import compute
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.prediction import compute
 
 POINTS = [point for point in calibration_points() if point.world_size == 1]
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from kanstudy.analysis.calibration.calibration import Calibration
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
-from kanstudy.analysis.prediction.calibration import Calibration
 from kanstudy.analysis.prediction.site import Site, check, machines
 from kanstudy.spec import PointSpec
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanstudy.analysis.prediction.conformal import conformal
+from kanstudy.analysis.held_out.conformal import conformal
 
 
 def test_with_one_launch_each_it_is_split_conformal():

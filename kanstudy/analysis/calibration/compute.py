@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kanstudy.analysis.calibration import nonnegative
 from kanstudy.analysis.machine_model.work import activation_bytes_per_row, flops_per_row, n_parameters
-from kanstudy.analysis.prediction import nonnegative
 from kanstudy.spec import PointSpec
 
 EXPONENTS = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 8.0)

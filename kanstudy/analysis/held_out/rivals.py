@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis.attribution.chain import FACTORS
+from kanstudy.analysis.calibration.calibration import Calibration
+from kanstudy.analysis.calibration.readings import read
+from kanstudy.analysis.held_out.emulated import LinkLaw, over
 from kanstudy.analysis.machine_model.expected import Expected, expected
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.network.network import Link, Network
-from kanstudy.analysis.prediction.calibration import Calibration
-from kanstudy.analysis.prediction.emulated import LinkLaw, over
 from kanstudy.analysis.prediction.predict import predict
-from kanstudy.analysis.prediction.readings import read
 from kanstudy.record import Record
 from kanstudy.spec import PointSpec
 

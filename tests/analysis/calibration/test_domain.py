@@ -4,7 +4,7 @@ import pytest
 from calibrated import exact, strong_point
 from fabricate import make_point
 
-from kanstudy.analysis.prediction.domain import NotCovered, domain_of
+from kanstudy.analysis.calibration.domain import NotCovered, domain_of
 
 
 @pytest.mark.parametrize(

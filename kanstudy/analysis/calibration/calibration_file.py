@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from kanstudy.analysis import results
-from kanstudy.analysis.prediction.calibration import Calibration, CalibrationError, calibrate
+from kanstudy.analysis.calibration.calibration import Calibration, CalibrationError, calibrate
 from kanstudy.files import write_atomically
 
 SCHEMA_VERSION = 1

@@ -13,20 +13,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.calibration import fitting, links, memory
+from kanstudy.analysis.calibration.constants import Constants
+from kanstudy.analysis.calibration.domain import Domain, domain_of
+from kanstudy.analysis.calibration.fitting import Node
+from kanstudy.analysis.calibration.links import Links
+from kanstudy.analysis.calibration.readiness import ReadyBucket, ready_buckets
+from kanstudy.analysis.calibration.readings import TOGETHER, read, step_blocks
+from kanstudy.analysis.calibration.resampling import DRAWS, refits
+from kanstudy.analysis.calibration.scatter import Scatter, Scatters, scatters_of
+from kanstudy.analysis.calibration.spread import RankSpread, StepSpread, ranks_of, spread_of
 from kanstudy.analysis.machine_model.buckets import gradient_buckets
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.network.network import Network
 from kanstudy.analysis.nodes import layout
-from kanstudy.analysis.prediction import fitting, links, memory
-from kanstudy.analysis.prediction.constants import Constants
-from kanstudy.analysis.prediction.domain import Domain, domain_of
-from kanstudy.analysis.prediction.fitting import Node
-from kanstudy.analysis.prediction.links import Links
-from kanstudy.analysis.prediction.readiness import ReadyBucket, ready_buckets
-from kanstudy.analysis.prediction.readings import TOGETHER, read, step_blocks
-from kanstudy.analysis.prediction.resampling import DRAWS, refits
-from kanstudy.analysis.prediction.scatter import Scatter, Scatters, scatters_of
-from kanstudy.analysis.prediction.spread import RankSpread, StepSpread, ranks_of, spread_of
 from kanstudy.analysis.results import surroundings
 from kanstudy.analysis.statistics.blocks import blocks
 from kanstudy.record import Record

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from kanstudy.analysis.calibration import nonnegative
+from kanstudy.analysis.calibration.calibration import Calibration
+from kanstudy.analysis.calibration.constants import Constants
+from kanstudy.analysis.calibration.scatter import Scatter
 from kanstudy.analysis.network.network import Link, Network
-from kanstudy.analysis.prediction import nonnegative
-from kanstudy.analysis.prediction.calibration import Calibration
-from kanstudy.analysis.prediction.constants import Constants
-from kanstudy.analysis.prediction.scatter import Scatter
 from kanstudy.emulated_link import EmulatedLink, parse
 from kanstudy.record import Record
 from kanstudy.spec import PointSpec

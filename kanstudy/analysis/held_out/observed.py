@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis.attribution.chain import links
-from kanstudy.analysis.prediction.readings import read
+from kanstudy.analysis.calibration.readings import read
 from kanstudy.record import Record
 
 

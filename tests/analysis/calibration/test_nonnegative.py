@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanstudy.analysis.prediction import nonnegative
+from kanstudy.analysis.calibration import nonnegative
 
 
 @given(

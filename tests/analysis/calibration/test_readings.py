@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from calibrated import MACHINE, noisy, strong_point
 
+from kanstudy.analysis.calibration.readings import TOGETHER, point_of, read, step_blocks
 from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.prediction.readings import TOGETHER, point_of, read, step_blocks
 from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.record import Record
 

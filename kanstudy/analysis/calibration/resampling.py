@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from kanstudy.analysis.prediction import compute, fitting
-from kanstudy.analysis.prediction.constants import Constants
-from kanstudy.analysis.prediction.fitting import Node, Observed
-from kanstudy.analysis.prediction.links import Links
+from kanstudy.analysis.calibration import compute, fitting
+from kanstudy.analysis.calibration.constants import Constants
+from kanstudy.analysis.calibration.fitting import Node, Observed
+from kanstudy.analysis.calibration.links import Links
 
 DRAWS = 100
 

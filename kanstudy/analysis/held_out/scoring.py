@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis.prediction import frozen as freezing
-from kanstudy.analysis.prediction.conformal import Conformal, conformal
-from kanstudy.analysis.prediction.frozen import Frozen
-from kanstudy.analysis.prediction.observed import launches
-from kanstudy.analysis.prediction.rivals import OWN, QUANTITIES, RIVALS, WRONG
+from kanstudy.analysis.held_out import frozen as freezing
+from kanstudy.analysis.held_out.conformal import Conformal, conformal
+from kanstudy.analysis.held_out.frozen import Frozen
+from kanstudy.analysis.held_out.observed import launches
+from kanstudy.analysis.held_out.rivals import OWN, QUANTITIES, RIVALS, WRONG
 from kanstudy.analysis.statistics.intervals import LEVEL, resamples, seed_of
 from kanstudy.analysis.statistics.launches import over_launches
 from kanstudy.emulated_link import parse
