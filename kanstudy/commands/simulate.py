@@ -165,9 +165,10 @@ def machine_of(profile: Profile, point: PointSpec) -> MachineModel:
 
 def _calibrated(profile: Profile, given: str, mixed: bool) -> Callable[[PointSpec], MachineModel]:
     """The machine of a calibration, by point; computation and network of one machine unless `mixed` asks for two."""
-    from kanstudy.analysis.calibration import calibration_file, drawn
+    from kanstudy.analysis.calibration import calibration_file
     from kanstudy.analysis.calibration.calibration import CalibrationError
     from kanstudy.analysis.calibration.domain import NotCovered
+    from kanstudy.analysis.prediction import drawn
     from kanstudy.analysis.prediction.site import PredictionError
     from kanstudy.commands.predict import is_own, site_of
 
