@@ -16,7 +16,8 @@ from kanstudy.analysis.comparison.changes import NOT_TOLD, RATIO, TABLES
 from kanstudy.analysis.comparison.sides import Side
 from kanstudy.analysis.estimates import per_round
 from kanstudy.analysis.plots import communication, scaling, waterfall
-from kanstudy.analysis.plots.axes import PALETTE, STYLE, WIDTH, NotebookFigure, message, plain_log_axis
+from kanstudy.analysis.plots.axes import plain_log_axis
+from kanstudy.analysis.plots.style import PALETTE, STYLE, WIDTH, NotebookFigure, message
 
 _ROW, _AROUND = 0.24, 0.8  # inches
 _LABEL = 46
@@ -79,7 +80,7 @@ def changes(frame: pd.DataFrame) -> Figure:
             if by == RATIO:
                 plain_log_axis(axis.xaxis, (1.0, 2.0, 5.0))
             axis.set_xlabel(f"{quantity.partition(' (')[0] if by == RATIO else quantity},\n{by}")
-        axes[0].set_yticks(range(len(texts)), texts, fontsize=6)
+        axes[0].set_yticks(range(len(texts)), texts)
         axes[0].set_ylim(len(texts) - 0.5, -0.5)
         axes[0].plot([], [], "o", color=PALETTE[0], label="differs by more than its interval")
         axes[0].plot([], [], "o", color=PALETTE[0], markerfacecolor="white", label="not told apart, or no interval")
