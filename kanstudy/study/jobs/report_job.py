@@ -7,7 +7,8 @@ from pathlib import Path
 
 from kanstudy.study import batch
 from kanstudy.study.jobs import submission
-from kanstudy.study.profile import builtin_profiles, project_root
+from kanstudy.study.places import project_root
+from kanstudy.study.profile import builtin_profiles
 from kanstudy.study.series import NOTEBOOKS
 
 
@@ -21,7 +22,7 @@ def main() -> None:
         "launches": max(plan.launches for plan in run.plans.values()),
     }
     work = batch.Batch(project_root() / "notebooks", run.results, run.figures, parameters)
-    work.run([NOTEBOOKS[name] for name in run.plans if name in NOTEBOOKS], f"kanstudy: {profile.name}")
+    work.run([NOTEBOOKS[name] for name in run.plans], f"kanstudy: {profile.name}")
     states = batch.point_states(run.plans, run.results)
     print(batch.summary(states), flush=True)
     sys.exit(batch.exit_code(states, work.failures, stopped=True))
