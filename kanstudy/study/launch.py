@@ -70,6 +70,8 @@ def run(
     results = default_results_dir(plan.profile, results_dir)
     if plan.note:
         _say(plan.note)
+    for remark in plan.remarks:
+        _say(f"Note: {remark}")
     for line in forecasts(plan, results):
         _say(line)
     failures: dict[str, Failure] = {}

@@ -50,6 +50,7 @@ def plan_text(plans: Mapping[str, ExperimentPlan], profile: Profile) -> str:
         lines.append(
             f"    on nodes x ranks: {', '.join(dict.fromkeys(_layout(point, cluster) for point in plan.points))}"
         )
+    lines += dict.fromkeys(f"Note: {remark}" for plan in plans.values() for remark in plan.remarks)
     costs = estimate(plans, cluster.ranks)
     unit = "GPU" if profile.device == "cuda" else "rank"
     price = profile.device_constants.price_per_hour
