@@ -146,9 +146,13 @@ def machine_of(profile: Profile, point: PointSpec) -> MachineModel:
     """The machine that the profile describes, for models of the point's kind; `BadInput` where it does not."""
     from kanstudy.analysis.machine_model.of_profile import of_profile
     from kanstudy.analysis.network.network import of_profile as network_of_profile
+    from kanstudy.study.profile import builtin_profiles
 
     if profile.network is None:
-        raise BadInput(f"{profile.path}: has no [network], whose constants the simulation needs")
+        raise BadInput(
+            f"{profile.path}: has no [network], whose constants the simulation needs; its keys are in"
+            f" {builtin_profiles()['cluster_template']}"
+        )
     network = network_of_profile(dataclasses.asdict(profile.network), profile.name)
     cluster = profile.cluster
     try:
