@@ -206,7 +206,8 @@ def _left(plans: dict[str, ExperimentPlan], results: Path) -> str:
         return "Everything is measured already; figures, tables and report are made again"
     most = "at most " if any(plan.target_width for plan in left) else ""
     planned, missing = (sum(len(plan.points) for plan in some) for some in (plans.values(), left))
-    return f"To measure: {missing} of {planned} points, {most}about {duration(sum(plan.estimated_s() for plan in left))}"
+    about = duration(sum(plan.estimated_s() for plan in left))
+    return f"To measure: {missing} of {planned} points, {most}about {about}"
 
 
 def _check_folder(results: Path) -> None:

@@ -72,7 +72,8 @@ def test_the_report_shows_results_and_no_code(page):
 
 
 def test_every_part_can_be_reached_from_the_top(tmp_path):
-    cells = [nbformat.v4.new_markdown_cell(text) for text in ("# All\n\n## How far & why", "## Guidelines\n\n### Below")]
+    texts = ("# All\n\n## How far & why", "## Guidelines\n\n### Below")
+    cells = [nbformat.v4.new_markdown_cell(text) for text in texts]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "90.ipynb")
     write_report(tmp_path / "90.ipynb", tmp_path / "report.html", "x")
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
