@@ -114,7 +114,7 @@ def run(
 ) -> None:
     """Measure, then make figures, tables and the report. What is measured already is not measured again.
 
-    Runs the notebooks in order: 00 (the KAN explained), the experiments 01 to 05, then 90 (figures and tables). The
+    Runs the notebooks in order: 00 (the KAN explained), the experiments 01 to 06, then 90 (figures and tables). The
     executed notebooks and report.html lie beside the records, the figures in figures/<profile>, or with
     --results-dir in D/figures.
 
@@ -136,6 +136,7 @@ def run(
     _check_folder(work.results)
     sizes = ", ".join(f"{name} {len(plan.points)}" for name, plan in plans.items())
     click.echo(f"Profile {loaded.name}, points: {sizes}; results in {folders.short(work.results)}")
+    click.echo(_left(plans, work.results))
     work.run(names, f"kanstudy: {loaded.name}")
     states = batch.point_states(plans, work.results)
     click.echo(batch.summary(states))
@@ -193,6 +194,20 @@ def _plans(
         if not plan.points and profile.study.series[name]:
             click.echo(plan.note)
     return {name: plan for name, plan in plans.items() if plan.points}
+
+
+def _left(plans: dict[str, ExperimentPlan], results: Path) -> str:
+    """How many points are to be measured, and about how long that takes."""
+    from kanstudy.study.jobs.submission import unfinished
+    from kanstudy.study.progress import duration
+
+    left = unfinished(plans, results).values()
+    if not left:
+        return "Everything is measured already; figures, tables and report are made again"
+    most = "at most " if any(plan.target_width for plan in left) else ""
+    planned, missing = (sum(len(plan.points) for plan in some) for some in (plans.values(), left))
+    about = duration(sum(plan.estimated_s() for plan in left))
+    return f"To measure: {missing} of {planned} points, {most}about {about}"
 
 
 def _check_folder(results: Path) -> None:
