@@ -9,7 +9,7 @@ import math
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,6 +28,9 @@ from kanstudy.commands.simulate import simulate
 from kanstudy.commands.submit import submit
 from kanstudy.study.batch import INTRODUCTION
 from kanstudy.study.series import NOTEBOOKS
+
+if TYPE_CHECKING:
+    from kanstudy.study.plan import ExperimentPlan
 
 INTERRUPTED = 130
 EXIT_CODES = """\b
@@ -98,7 +101,7 @@ def run(
 ) -> None:
     """Measure, then make figures, tables and the report. What is measured already is not measured again.
 
-    Runs the notebooks in order: 00 (the KAN explained), the experiments 01 to 05, then 90 (figures and tables). The
+    Runs the notebooks in order: 00 (the KAN explained), the experiments 01 to 06, then 90 (figures and tables). The
     executed notebooks and report.html lie beside the records, the figures in figures/<profile>, or with
     --results-dir in D/figures.
 
@@ -120,6 +123,7 @@ def run(
     _check_folder(work.results)
     sizes = ", ".join(f"{name} {len(plan.points)}" for name, plan in plans.items())
     click.echo(f"Profile {loaded.name}, points: {sizes}; results in {folders.short(work.results)}")
+    click.echo(_left(plans, work.results))
     work.run(names, f"kanstudy: {loaded.name}")
     states = batch.point_states(plans, work.results)
     click.echo(batch.summary(states))
@@ -155,6 +159,20 @@ def status(profile: str | None, results_dir: str) -> None:
     if loaded:
         plans = folders.plans_of(loaded, launcher="none", say=click.echo)
         click.echo(batch.summary(batch.point_states(plans, results)))
+
+
+def _left(plans: dict[str, ExperimentPlan], results: Path) -> str:
+    """How many points are to be measured, and about how long that takes."""
+    from kanstudy.study.jobs.submission import unfinished
+    from kanstudy.study.progress import duration
+
+    left = unfinished(plans, results).values()
+    if not left:
+        return "Everything is measured already; figures, tables and report are made again"
+    most = "at most " if any(plan.target_width for plan in left) else ""
+    planned, missing = (sum(len(plan.points) for plan in some) for some in (plans.values(), left))
+    about = duration(sum(plan.estimated_s() for plan in left))
+    return f"To measure: {missing} of {planned} points, {most}about {about}"
 
 
 def _check_folder(results: Path) -> None:

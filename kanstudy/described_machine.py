@@ -15,7 +15,7 @@ from kanstudy.analysis.network.link import TIERS
 from kanstudy.analysis.network.network import Network
 from kanstudy.analysis.prediction.site import PredictionError, Site
 from kanstudy.spec import PointSpec
-from kanstudy.study.profile import Profile, ProfileError
+from kanstudy.study.profile import Profile, ProfileError, builtin_profiles
 
 
 def network_of(profile: Profile) -> Network | None:
@@ -32,7 +32,10 @@ def machine_of(profile: Profile, point: PointSpec) -> MachineModel:
     """
     links, cluster = network_of(profile), profile.cluster
     if links is None:
-        raise ProfileError(f"{profile.path}: has no [network], whose constants a model of the machine needs")
+        raise ProfileError(
+            f"{profile.path}: has no [network], whose constants a model of the machine needs; its keys are in"
+            f" {builtin_profiles()['cluster_template']}"
+        )
     try:
         return of_profile(
             point,

@@ -43,7 +43,7 @@ def test_the_cluster_that_comes_with_the_package_is_described_in_full() -> None:
     ("profile", "message"),
     [
         (PROFILE, r"laptop\.toml: has no \[network\]"),
-        (replace(PROFILE, network=LINKS), r"laptop\.toml \[device\]: peak_tflops_fp32 is not stated"),
+        (replace(PROFILE, network=LINKS), r"laptop\.toml \[device\]: peak_tflops_fp32, .*, launch_us are not stated"),
     ],
 )
 def test_what_is_not_stated_is_named(profile: Profile, message: str) -> None:

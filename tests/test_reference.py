@@ -95,12 +95,12 @@ def test_the_figures_are_there() -> None:
             assert (FIGURES / f"{name}.{ending}").stat().st_size > 0
 
 
-def test_the_numbers_of_the_readme_are_those_of_the_tables() -> None:
+def test_the_numbers_of_the_readme_and_of_docs_are_those_of_the_tables() -> None:
     held_out = [record for record in results.load(PREDICTION).records if record.experiment.startswith("held_out")]
     checked = scoring.score(frozen.read(PREDICTION / frozen.FILE), held_out)
     tables = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FIGURES.glob("*.md")))
     tables += "\n".join(scoring.sentences(checked))
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    numbers = re.findall(r"-?\d+\.\d+ \[-?\d+\.\d+, -?\d+\.\d+\]", readme)
-    assert len(numbers) >= 10
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *ROOT.glob("docs/*.md"))]
+    numbers = re.findall(r"-?\d+\.\d+ \[-?\d+\.\d+, -?\d+\.\d+\]", " ".join(" ".join(pages).split()))
+    assert len(numbers) >= 15
     assert [number for number in numbers if number not in tables] == []

@@ -63,6 +63,7 @@ def plan(
             point.point_id: series.target_width for point, series in found.items() if not (rounds or series.rounds)
         },
         note=note,
+        remarks=_remarks(profile, experiment),
     )
 
 
@@ -237,6 +238,12 @@ EXPERIMENTS: dict[str, Callable[[Any, DatasetInfo, Profile], Iterator[PointSpec]
     "calibration": calibration,
 }
 """What each experiment makes of one of its series, in running order; `ValueError` says what cannot be measured."""
+
+
+def _remarks(profile: Profile, experiment: str) -> tuple[str, ...]:
+    """What is odd about the data sets of an experiment, each once."""
+    infos = (describe(s.dataset, s.n_samples or None, s.seed) for s in profile.study.series[experiment])
+    return tuple(dict.fromkeys(remark for info in infos for remark in info.remarks))
 
 
 def _check_operator(point: PointSpec, profile: Profile) -> None:

@@ -68,6 +68,8 @@ def run(
     results = places.results_dir(plan.profile, results_dir)
     if plan.note:
         _say(plan.note)
+    for remark in plan.remarks:
+        _say(f"Note: {remark}")
     for line in forecasts(plan, results):
         _say(line)
     failures: dict[str, Failure] = {}

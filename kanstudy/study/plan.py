@@ -23,7 +23,8 @@ class ExperimentPlan:
 
     Of each point `rounds[point_id]` complete rounds are wanted in each of `launches` launches; of those in
     `target_width` at most so many: until the interval of E is that narrow (`kanstudy.stopping`). Every record
-    keeps `provenance`, besides what all have. `note` says why, if there are no points.
+    keeps `provenance`, besides what all have. `note` says why, if there are no points; `remarks` what is odd about the
+    data.
     """
 
     profile: Profile
@@ -34,6 +35,7 @@ class ExperimentPlan:
     target_width: dict[str, float] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     note: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def links(self) -> tuple[str, ...]:

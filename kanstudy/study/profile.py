@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.resources
+import os
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -111,7 +112,8 @@ class Profile:
         if self.is_oversubscribed and not self.machine.allow_oversubscription:
             raise ProfileError(
                 f"{where}: {ranks} ranks x {threads} threads_per_rank are more than the {usable_cores()} cores that"
-                " are usable here (by affinity, cgroup quota and physical cores)"
+                " are usable here (by affinity, cgroup quota and physical cores): name fewer, or, to try out what is"
+                " never fitted, allow_oversubscription = true"
             )
 
 
@@ -234,4 +236,4 @@ def _series(experiment: str, tables: object, defaults: dict[str, Any], path: Pat
 def _beside(profile: Path, dataset: str) -> str:
     """A data set's own file is looked for beside the profile: notebooks run in another folder than the user's."""
     kind, _, rest = dataset.partition(":")
-    return f"file:{profile.parent / Path(rest).expanduser()}" if kind == "file" and rest else dataset
+    return f"file:{os.path.join(profile.parent, os.path.expanduser(rest))}" if kind == "file" and rest else dataset

@@ -14,6 +14,8 @@ from typing import Any
 
 from kanstudy.spec import is_number, is_whole
 
+_MOST_SHOWN = 40
+
 
 class ProfileError(ValueError):
     """A profile that cannot be used here; the message names file, table, key, value and what is allowed."""
@@ -35,10 +37,11 @@ def key(
 
 
 def allowed(given: str, choices: Iterable[str]) -> str:
-    """The choices as text, with the nearest one to what was given."""
+    """The choices as text, the first of very many, with the nearest one to what was given."""
     choices = list(choices)
     near = difflib.get_close_matches(given, choices, n=1)
-    return f"one of {', '.join(choices)}" + (f" (did you mean {near[0]!r}?)" if near else "")
+    more = f" and {len(choices) - _MOST_SHOWN} more" if len(choices) > _MOST_SHOWN else ""
+    return f"one of {', '.join(choices[:_MOST_SHOWN])}{more}" + (f" (did you mean {near[0]!r}?)" if near else "")
 
 
 def as_table(value: object, where: str) -> dict[str, Any]:

@@ -48,6 +48,7 @@ def plan_text(plans: Mapping[str, ExperimentPlan], profile: Profile) -> str:
         )
         layouts = (layout_text(cluster.layout(point.world_size, point.placement)) for point in plan.points)
         lines.append(f"    on nodes x ranks: {', '.join(dict.fromkeys(layouts))}")
+    lines += dict.fromkeys(f"Note: {remark}" for plan in plans.values() for remark in plan.remarks)
     costs = estimate(plans, cluster.ranks)
     unit = "GPU" if profile.device == "cuda" else "rank"
     price = profile.device_constants.price_per_hour

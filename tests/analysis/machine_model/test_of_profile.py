@@ -48,3 +48,8 @@ def test_the_reference_launches_and_moves_more(rows: int) -> None:
 def test_a_constant_that_is_not_stated_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=rf"{name} is not stated: must be a number > 0"):
         machine(make_point(), **{name: 0.0})
+
+
+def test_all_that_is_not_stated_is_named_at_once() -> None:
+    with pytest.raises(ValueError, match=r"^peak_tflops_fp32, flops_share are not stated"):
+        machine(make_point(), peak_tflops_fp32=0.0, flops_share=0.0)
