@@ -17,7 +17,7 @@ import pytest
 from kanstudy.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = {path: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))}
+PAGES = {path: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted(ROOT.glob("notebooks/*.md")))}
 KANSTUDY = ".venv/bin/kanstudy "
 
 CHEAP = {  # what is put in place of a part, so that a command takes seconds; in this order
@@ -151,7 +151,7 @@ def test_files_that_are_named_are_there():
 
 
 def test_every_page_is_reached_from_the_readme():
-    linked = set(re.findall(r"\]\((docs/[^)#]+)\)", PAGES[ROOT / "README.md"]))
+    linked = set(re.findall(r"\]\((notebooks/[^)#]+)\)", PAGES[ROOT / "README.md"]))
     assert {path.relative_to(ROOT).as_posix() for path in PAGES if path.parent != ROOT} == linked
 
 

@@ -100,7 +100,7 @@ def test_the_numbers_of_the_readme_and_of_docs_are_those_of_the_tables() -> None
     checked = scoring.score(frozen.read(PREDICTION / frozen.FILE), held_out)
     tables = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FIGURES.glob("*.md")))
     tables += "\n".join(scoring.sentences(checked))
-    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *ROOT.glob("docs/*.md"))]
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *ROOT.glob("notebooks/*.md"))]
     numbers = re.findall(r"-?\d+\.\d+ \[-?\d+\.\d+, -?\d+\.\d+\]", " ".join(" ".join(pages).split()))
     assert len(numbers) >= 15
     assert [number for number in numbers if number not in tables] == []
