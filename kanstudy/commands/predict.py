@@ -93,9 +93,13 @@ def predict(
     prices = costs.Prices(power_w=device.power_w, price_per_hour=device.price_per_hour, currency=device.currency)
     limits = _limits(budget, deadline, prices)
     sizes = _sizes(world_sizes, loaded)
+    own = folders.results_folder(loaded, "")
+    if not calibration and not own.is_dir():
+        how = f"kanstudy {'submit' if loaded.cluster else 'run'} --profile {profile} --only calibration"
+        raise BadInput(f"{folders.short(own)}: nothing is measured there: {how}, or name another with --calibration")
     try:
         asked = points(loaded, sizes, scaling or "")
-        found = folders.calibration_of(calibration or folders.results_folder(loaded, ""))
+        found = folders.calibration_of(calibration or own)
         _check_device(loaded, found)
         frame = predicted(found, asked, site_of(loaded, found), widening.read(held_out) if held_out else None)
     except (ProfileError, NotCovered, TooFewSteps, PredictionError, widening.WideningError) as error:

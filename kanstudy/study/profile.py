@@ -132,7 +132,10 @@ def load_profile(name_or_path: str | Path) -> Profile:
     text = str(name_or_path)
     if not text.endswith(".toml"):
         if text not in builtin:
-            raise ProfileError(f"profile {text!r}: must be {allowed(text, builtin)}, or a path that ends in .toml")
+            here = f" (there is {text}.toml here)" if os.path.isfile(f"{text}.toml") else ""
+            raise ProfileError(
+                f"profile {text!r}: must be {allowed(text, builtin)}, or a path that ends in .toml{here}"
+            )
         return _read(builtin[text])
     try:
         path = Path(text).expanduser().resolve()

@@ -174,6 +174,14 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(profile: Path, words: list[s
     assert not (profile.parent / "out").exists()
 
 
+def test_without_a_calibration_it_says_how_to_get_one(profile: Path) -> None:
+    other = profile.with_name("never_measured.toml")
+    other.write_text(PROFILE)
+    result = CliRunner().invoke(main, ["predict", "--profile", str(other), "--out", str(profile.parent / "out")])
+    assert result.exit_code == 2
+    assert f"nothing is measured there: kanstudy submit --profile {other} --only calibration" in result.output
+
+
 def test_one_machines_network_is_not_taken_for_anothers(profile: Path) -> None:
     other = profile.with_name("other.toml")
     other.write_text(PROFILE)

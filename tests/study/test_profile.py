@@ -111,6 +111,13 @@ def test_an_unknown_name_lists_the_profiles():
         load_profile("lapton")
 
 
+def test_a_name_that_lacks_its_ending_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, STRONG, name="mine.toml")
+    with pytest.raises(ProfileError, match=r"or a path that ends in \.toml \(there is mine\.toml here\)$"):
+        load_profile("mine")
+
+
 def test_a_file_that_cannot_be_read(tmp_path):
     with pytest.raises(ProfileError, match=r"absent\.toml: cannot be read: No such file"):
         load_profile(tmp_path / "absent.toml")

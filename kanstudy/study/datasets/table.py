@@ -28,8 +28,6 @@ def read_table(path: Path) -> pd.DataFrame:
     except (OSError, ValueError, NotImplementedError, pd.errors.ParserWarning) as error:  # not a table, or not text
         raise DataError(f"{path}: cannot be read as {path.suffix}: {first_line(error)}") from error
     names = [str(name) for name in table.columns]
-    if len(names) == 1 and (found := [mark for mark in ";\t|" if mark in names[0]]):
-        raise DataError(f"{path}: the header is one cell, {names[0]!r}: must be cells between commas, not {found[0]!r}")
     for number, name in enumerate(names, start=1):
         if not name:
             raise DataError(f"{path}: column {number} has no name: must have one (an index column must go)")
@@ -94,9 +92,18 @@ def _csv(path: Path) -> pd.DataFrame:
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # a row longer than the header loses values
         header = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, index_col=False)
+        _check_delimiter(header.iloc[0].to_list(), path)
         table = pd.read_csv(path, index_col=False, low_memory=False)
     table.columns = header.iloc[0].str.strip()
     return table
+
+
+def _check_delimiter(header: list[str], path: Path) -> None:
+    """Raise `DataError` where another mark than the comma parts the header into more cells."""
+    text = ",".join(header)
+    for mark in ";\t|":
+        if text.count(mark) >= len(header):
+            raise DataError(f"{path}: the header is {text[:60]!r}: must be cells between commas, not {mark!r}")
 
 
 def _check_numbers(table: pd.DataFrame, path: Path) -> None:
