@@ -12,8 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
-from kanstudy.analysis.plots.style import WIDTH, Look, NotebookFigure, line_of
+from kanstudy.analysis.plots.style import LETTERS_AN_INCH, WIDTH, Look, NotebookFigure, line_of
 
+_LINE = 0.16
+"""Inches of a line of a legend; panels have room for two of them."""
 _SPREAD = 0.3
 """Doublings of the world size, between which nothing is measured, that the series of a figure share at each size."""
 
@@ -133,10 +135,22 @@ def legend(
     where: Literal["outside lower center", "outside lower left"] = "outside lower center",
     columns: int = 3,
 ) -> None:
-    """One legend of the labels of several axes below the figure."""
+    """One legend of the labels of several axes below the figure, in so many columns or as many as its width holds."""
     found = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     if found:
-        figure.legend(list(found.values()), list(found), loc=where, ncols=min(len(found), columns))
+        fitting = [n for n in range(1, min(len(found), columns) + 1) if _letters(list(found), n) <= _room(figure)]
+        columns = max(fitting, default=1)
+        figure.legend(list(found.values()), list(found), loc=where, ncols=columns)
+        figure.set_figheight(figure.get_figheight() + _LINE * max(0, -(-len(found) // columns) - 2))
+
+
+def _letters(labels: Sequence[str], columns: int) -> int:
+    """Of a legend's line, where every column is as wide as its longest label and what stands before that."""
+    return sum(max(map(len, column)) + 9 for column in np.array_split(list(labels), columns))
+
+
+def _room(figure: Figure) -> float:
+    return LETTERS_AN_INCH * figure.get_size_inches()[0]
 
 
 def has(frame: pd.DataFrame, column: str) -> bool:

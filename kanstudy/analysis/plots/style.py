@@ -16,6 +16,8 @@ from PIL.PngImagePlugin import PngInfo
 WIDTH, COLUMN = 7.0, 3.4  # inches: a page's text and one of its columns
 SMALL = 7
 """Points of the smallest text: figures are printed at their own size."""
+LETTERS_AN_INCH = 19
+"""Of the smallest text, about."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "p", "<")
 PALETTE: list[Any] = list(seaborn.color_palette("colorblind"))
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from kanstudy.analysis.attribution.chain import factor_name, pop_text
-from kanstudy.analysis.plots.style import PALETTE, SMALL, STYLE, WIDTH, NotebookFigure, message
+from kanstudy.analysis.plots.style import LETTERS_AN_INCH, PALETTE, SMALL, STYLE, WIDTH, NotebookFigure, message
 
 _LOSS, _GAIN, _TOTAL = PALETTE[3], PALETTE[2], PALETTE[7]
 _DARK, _BAR = "0.25", 0.62
@@ -25,8 +25,6 @@ _STRIP = 0.25
 _PANEL = WIDTH / 2
 _LETTERS = {1: 66, 2: 54}
 """Letters of a title that one line holds, by panels beside each other."""
-_LETTERS_AN_INCH = 18
-"""Of the smallest text."""
 
 
 def waterfall(attribution: pd.DataFrame) -> Figure:
@@ -59,7 +57,7 @@ def waterfall(attribution: pd.DataFrame) -> Figure:
         for line in axes:
             line[0].set_ylabel("parallel efficiency,\nrunning product")
         split = bool((rows.get("fixed", pd.Series(dtype=float)) < 1).any())
-        pop = textwrap.fill(pop_text(rows["factor"]), int(_LETTERS_AN_INCH * width))
+        pop = textwrap.fill(pop_text(rows["factor"]), int(0.95 * LETTERS_AN_INCH * width))
         figure.supxlabel(pop, fontsize=SMALL, color="0.35")
         figure.legend(handles=_legend(split), loc="outside upper center", ncols=4 if columns > 1 else 2)
     return figure

@@ -92,3 +92,10 @@ def test_who_cannot_see_a_figure_is_told_what_it_shows() -> None:
     assert "Legend: KAN 32-64-64-1, grid 5, set 0" in shown["alt"]
     nothing = overview(NOTHING, NOTHING, NOTHING, NOTHING)
     assert nothing._repr_png_()[1]["alt"] == "No strong-scaling point is measured"
+
+
+def test_a_legend_has_as_many_columns_as_the_figure_is_wide() -> None:
+    long = frames.curve((1, 2), n_series=7)
+    long["series"] = "B: " + long["series"] + ", simulated, batch 2048, placement packed"
+    assert strong_scaling(long, NOTHING).legends[0]._ncols == 1
+    assert strong_scaling(frames.curve((1, 2), n_series=7), NOTHING).legends[0]._ncols == 3
