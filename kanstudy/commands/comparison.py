@@ -36,9 +36,9 @@ def compare(given: tuple[str, str], figures_dir: str) -> None:
     from kanstudy.study.profile import project_root
     from kanstudy.study.report import page
 
+    chosen = folders.path_given(figures_dir, "--figures-dir") if figures_dir else None
     (a, in_a), (b, in_b) = (_side(letter, text) for letter, text in zip("AB", given, strict=True))
-    default = project_root() / "figures" / f"{a.name}-{b.name}"
-    folder = Path(figures_dir).expanduser().absolute() if figures_dir else default
+    folder = chosen or project_root() / "figures" / f"{a.name}-{b.name}"
     pairs, alone = sides.pairs(a, b)
     differing, numbers = conditions.differences(a, b), changes.changes(a, b, pairs)
     title = f"{a.title} beside {b.title}"

@@ -42,7 +42,9 @@ Exit codes:
     help="prediction_check_coverage.csv of kanstudy bench prediction: bands as wide as its held-out settings need",
 )
 @click.option("--scaling", type=click.Choice(["strong", "weak"]), help="only this  [default: both]")
-@click.option("--steps", type=click.IntRange(min=1), default=100_000, metavar="N", help="of training [default: 100000]")
+@click.option(
+    "--steps", type=click.IntRange(1, 10**12), default=100_000, metavar="N", help="of training [default: 100000]"
+)
 @click.option(
     "--budget",
     metavar="AMOUNT",
@@ -96,17 +98,19 @@ def predict(
     prices = costs.Prices(power_w=device.power_w, price_per_hour=device.price_per_hour, currency=device.currency)
     limits = _limits(budget, deadline, prices)
     sizes = _sizes(world_sizes, loaded)
+    source = calibration or folders.results_folder(loaded, "")
     try:
         asked = points(loaded, sizes, scaling or "")
-        found = calibration_file.load(calibration or folders.results_folder(loaded, ""))
+        found = calibration_file.load(source)
         _check_device(loaded, found)
         frame = predicted(found, asked, site_of(loaded, found), widening.read(held_out) if held_out else None)
     except (ProfileError, CalibrationError, NotCovered, TooFewSteps, PredictionError, widening.WideningError) as error:
         raise BadInput(str(error)) from error
     except OSError as error:
-        raise BadInput(f"--calibration {calibration}: cannot be read: {error.strerror}") from error
+        raise BadInput(f"--calibration {source}: cannot be read: {error.strerror or error}") from error
     costed = costs.with_costs(frame, steps, prices)
-    _tell(costed, found, limits, steps, loaded, prices, _folder(out))
+    folder = folders.made(out)  # last: of what is refused nothing is left
+    _tell(costed, found, limits, steps, loaded, prices, folder)
 
 
 def _limits(budget: str | None, deadline: float | None, prices: Prices) -> Limits:
@@ -141,16 +145,6 @@ def _sizes(text: str | None, profile: Profile) -> tuple[int, ...]:
     if not sizes or min(sizes) < 1 or len(set(sizes)) < len(sizes):
         raise BadInput(f"--world-sizes {text}: must be distinct whole numbers >= 1, such as 8,64,512")
     return tuple(sorted(sizes))
-
-
-def _folder(out: str) -> Path:
-    """The folder to write; of what is refused nothing is left, so that it is made last."""
-    try:
-        folder = Path(out).expanduser()
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise BadInput(f"--out {out}: must be a folder that can be written: {error}") from error
-    return folder
 
 
 def _check_device(profile: Profile, calibration: Calibration) -> None:
@@ -251,7 +245,7 @@ def _tell(
     click.echo(shown(costed, brief).to_string(index=False))
     for line in lines:
         click.echo(f"\n{line}")
-    click.echo(f"\nLook at {folders.short(folder.absolute())}/prediction.csv, prediction.pdf and proposal.txt")
+    click.echo(f"\nLook at {folders.short(folder)}/prediction.csv, prediction.pdf and proposal.txt")
 
 
 def _chosen(rows: pd.DataFrame, row: pd.Series, limits: Limits, series: str) -> str:

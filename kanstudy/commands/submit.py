@@ -90,8 +90,8 @@ def submit(
             if not plan.points and name in only:
                 raise profiles.ProfileError(plan.note)
         plans = {name: plan for name, plan in plans.items() if plan.points}
-        results = profiles.results_dir(loaded, results_dir).absolute()
-        figures = results / "figures" if results_dir else profiles.figures_dir(loaded)
+        results = folders.results_folder(loaded, results_dir)
+        figures = folders.figures_folder(loaded, results_dir)
         if dry_run:
             left = submission.unfinished(plans, results)
             click.echo(costs.plan_text(left, loaded) if left else "Every planned point has its final record")
@@ -103,7 +103,7 @@ def submit(
     except (profiles.ProfileError, slurm.SlurmError, FolderError) as error:
         raise BadInput(str(error)) from error
     except OSError as error:
-        raise BadInput(f"{error.filename}: cannot be written: {error.strerror}") from error
+        raise BadInput(f"{error.filename or results}: cannot be written: {error.strerror or error}") from error
     if run is not None:
         named = shlex.join(["--profile", profile, *(["--results-dir", results_dir] if results_dir else [])])
         click.echo(f"How far it is: kanstudy collect {named}")

@@ -79,7 +79,7 @@ def contents(results: Path, figures: Path, experiments: Iterable[str]) -> dict[s
             f"results/{BESIDE}/{path.relative_to(other.parent).as_posix()}": path for path in other.rglob("*.json")
         }
     files |= {f"figures/{path.name}": path for path in figures.iterdir()}
-    return {name: path.read_bytes() for name, path in files.items()}
+    return {name: path.read_bytes() for name, path in files.items() if path.is_file()}
 
 
 def write_bundle(path: Path, name: str, files: Mapping[str, bytes], records: Iterable[Record]) -> str:
@@ -108,6 +108,8 @@ def read_bundle(path: Path) -> dict[str, bytes]:
     or where a file is missing, too many or not what its checksum says; `OSError` where it cannot be read.
     """
     check_ending(path)
+    if path.exists() and not path.is_file():
+        raise BundleError(f"{path}: is no plain file")
     if path.stat().st_size > LARGEST_BYTES:
         raise BundleError(f"{path}: is larger than {LARGEST_BYTES >> 20} MiB")
     data = io.BytesIO(path.read_bytes())
@@ -189,12 +191,17 @@ def _zipped(data: IO[bytes]) -> Iterator[tuple[str, bytes]]:
         for info in files:
             if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
                 raise BundleError(f"{info.filename}: is no plain file")
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise BundleError(f"{info.filename}: is compressed in another way than deflate")
             yield info.filename, archive.read(info)
 
 
 def _tarred(data: IO[bytes]) -> Iterator[tuple[str, bytes]]:
     """Names and contents of a compressed tar's files."""
-    with tarfile.open(fileobj=data, mode="r:gz") as archive:
+    with gzip.open(data) as packed:  # with a bound, headers too: a name may be as long as anything
+        whole = packed.read(LARGEST_BYTES + 1)
+    _refuse_large(len(whole))
+    with tarfile.open(fileobj=io.BytesIO(whole), mode="r:") as archive:
         total = 0
         for member in archive:
             if member.isdir():
@@ -203,7 +210,7 @@ def _tarred(data: IO[bytes]) -> Iterator[tuple[str, bytes]]:
             if file is None:
                 raise BundleError(f"{member.name}: is no plain file")
             total += member.size
-            _refuse_large(total)
+            _refuse_large(total)  # of a sparse file, too, which is larger than the archive
             yield member.name, file.read()
 
 

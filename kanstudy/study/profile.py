@@ -160,14 +160,23 @@ def project_root() -> Path:
 
 
 def results_dir(profile: Profile, given: str | Path = "") -> Path:
-    """Where the profile's records lie: the folder given, or `results/<profile>` of the project."""
-    return Path(given).expanduser().resolve() if str(given) else project_root() / "results" / profile.name
+    """Where the profile's records lie: the folder given, or `results/<profile>` of the project; `ProfileError` where
+    there can be none of that name."""
+    return resolved(given) if str(given) else project_root() / "results" / profile.name
+
+
+def resolved(given: str | Path) -> Path:
+    """The folder of results that is given, its path in full; `ProfileError` where there can be none of that name."""
+    try:
+        return Path(given).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # nobody's home, a loop of links
+        raise ProfileError(f"results_dir = {str(given)!r}: cannot be used: {error}") from error
 
 
 def folder_to_read(profile: str = "", given: str = "") -> Path:
     """The results to show: the folder given, or the profile's, or without either the reference result."""
     if given:
-        return Path(given).expanduser().resolve()
+        return resolved(given)
     if profile:
         return results_dir(load_profile(profile))
     return project_root() / "results" / REFERENCE / "laptop"
@@ -269,4 +278,10 @@ def _series(experiment: str, tables: object, defaults: dict[str, Any], path: Pat
 def _beside(profile: Path, dataset: str) -> str:
     """A data set's own file is looked for beside the profile: notebooks run in another folder than the user's."""
     kind, _, rest = dataset.partition(":")
-    return f"file:{profile.parent / Path(rest).expanduser()}" if kind == "file" and rest else dataset
+    if kind != "file" or not rest:
+        return dataset
+    try:
+        return f"file:{profile.parent / Path(rest).expanduser()}"
+    except RuntimeError as error:
+        said = str(error).rstrip(".")
+        raise ProfileError(f"{profile} dataset = {dataset!r}: {said}: must be a file that can be read") from error

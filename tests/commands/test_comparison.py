@@ -68,6 +68,7 @@ def test_two_results_become_one_page_with_tables_and_figures(slower: Path, tmp_p
         (["--compare", "empty", "empty"], "no records in empty: must be a profile or its results"),
         (["--compare", "odd.toml", "empty"], "odd.toml: cannot be read"),
         (["--compare", "file", "empty"], "--compare file: is a file, must be a folder"),
+        (["--compare", "empty", "empty", "--figures-dir", "~no-one/x"], "--figures-dir ~no-one/x: cannot be used"),
         (["--compare", "empty", "empty", "--profile", "laptop"], "--profile does not go with --compare"),
     ],
 )

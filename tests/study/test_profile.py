@@ -13,6 +13,7 @@ from kanstudy.study.profile import (
     ProfileError,
     builtin_profiles,
     figures_dir,
+    folder_to_read,
     load_profile,
     project_root,
     results_dir,
@@ -105,6 +106,18 @@ def test_what_is_wrong_is_said_in_one_message(tmp_path, study, tables, words):
     assert message.startswith(str(path))
     assert [word for word in words if word not in message] == []
     assert "\n" not in message
+
+
+def test_results_where_nobody_is_at_home_are_said():
+    for ask in (lambda folder: results_dir(load_profile("smoke"), folder), lambda folder: folder_to_read(given=folder)):
+        with pytest.raises(ProfileError, match="results_dir = '~nobody-at-all/x': cannot be used: "):
+            ask("~nobody-at-all/x")
+
+
+def test_a_home_that_nobody_has_is_said(tmp_path):
+    path = write(tmp_path, STRONG.replace("synthetic:4:1", "file:~nobody-at-all/x.csv:y"))
+    with pytest.raises(ProfileError, match=r"dataset = 'file:~nobody-at-all/x\.csv:y': .*must be a file that can be"):
+        load_profile(path)
 
 
 def test_a_top_level_value_is_no_table(tmp_path):

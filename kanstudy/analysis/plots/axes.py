@@ -35,6 +35,7 @@ STYLE: dict[Any, Any] = {
     "lines.markersize": 5,
     "legend.frameon": False,
     "pdf.fonttype": 42,  # text stays text
+    "text.parse_math": False,  # also where a name of somebody's has dollars in it
     "savefig.dpi": 200,
 }
 

@@ -37,16 +37,17 @@ def source(dataset: str) -> Source:
     not say a file and its targets, and where the file cannot be used: the message names file, column, row and value.
     """
     path, targets = _parse(_asked_for.get(dataset, dataset))
-    path = path.expanduser().absolute()
     try:
+        path = path.expanduser().absolute()
         stat = path.stat()
         digest = _digest(path, stat.st_mtime_ns, stat.st_size)
         name = _name(path, targets, digest)
         if dataset in _asked_for and name != dataset:
             raise DataError(f"{path}: changed since the plan was made: plan again")
         rows = _read(path, targets, digest)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or _first_line(error)}") from error
+    except (OSError, RuntimeError) as error:  # also of a home that nobody has
+        said = getattr(error, "strerror", None) or _first_line(error)
+        raise DataError(f"{path}: cannot be read: {said}") from error
     if name != dataset:
         _asked_for[name] = f"file:{path}:{','.join(targets)}" if targets else f"file:{path}"
     return Source.of_table(name, rows)
