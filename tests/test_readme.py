@@ -1,5 +1,5 @@
-"""Every command of the README is run as it stands there, made cheap where it would measure for long, in a clean folder
-that has what a clone has; what cannot be run here is named with the reason."""
+"""Every command of the README and of the pages in docs is run as it stands there, made cheap where it would measure for
+long, in a clean folder that has what a clone has; what cannot be run here is named with the reason."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ import pytest
 from kanstudy.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {path: path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted(ROOT.glob("notebooks/*.md")))}
 KANSTUDY = ".venv/bin/kanstudy "
 
 CHEAP = {  # what is put in place of a part, so that a command takes seconds; in this order
     "--profile laptop": "--profile tiny.toml",
     "--compare laptop": "--compare results/tiny",
     "-p profile smoke": "-p profile tiny.toml",
-    "--rounds 20": "--rounds 1",
     "--launches 5 --max-minutes 60": "--launches 1 --max-minutes 60 --rounds 1",
     "--launches 3": "--launches 1",
     "--world-sizes 8,64,512": "--world-sizes 8,64",
@@ -101,7 +100,9 @@ NCCL_LOG = """\
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    """The blocks of code of that language on all pages."""
+    found = (re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL) for text in PAGES.values())
+    return [block for blocks in found for block in blocks]
 
 
 COMMANDS = [
@@ -131,7 +132,7 @@ def test_a_command_has_the_options_that_are_shown(command):
 
 
 def test_targets_of_make_are_those_that_are_shown():
-    targets = re.findall(r"`make (\w+)|^make (\w+)", README, re.MULTILINE)
+    targets = re.findall(r"`make (\w+)|^make (\w+)", "\n".join(PAGES.values()), re.MULTILINE)
     named = {first or second for first, second in targets}
     assert {"study", "test", "lab"} <= named
     rules = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
@@ -139,12 +140,19 @@ def test_targets_of_make_are_those_that_are_shown():
 
 
 def test_files_that_are_named_are_there():
-    names = re.findall(r"\]\(([^)#:]+)\)", README) + re.findall(
-        r"`((?:kanstudy|slurm|results|figures)/[\w/.-]+)`", README
-    )
-    made = ("results/laptop/", "figures/laptop/")
-    assert len(names) > 10
-    assert [name for name in names if not name.startswith(made) and not (ROOT / name).exists()] == []
+    named = []
+    for page, text in PAGES.items():
+        named += [page.parent / name for name in re.findall(r"\]\(([^)#:]+)\)", text)]
+        named += [ROOT / name for name in re.findall(r"`((?:kanstudy|slurm|results|figures)/[\w/.-]+)`", text)]
+    made = (ROOT / "results" / "laptop", ROOT / "figures" / "laptop")
+    assert len(named) > 10
+    missing = [path for path in named if not path.exists()]
+    assert [path for path in missing if not any(path.is_relative_to(folder) for folder in made)] == []
+
+
+def test_every_page_is_reached_from_the_readme():
+    linked = set(re.findall(r"\]\((notebooks/[^)#]+)\)", PAGES[ROOT / "README.md"]))
+    assert {path.relative_to(ROOT).as_posix() for path in PAGES if path.parent != ROOT} == linked
 
 
 @pytest.fixture(scope="module")
@@ -182,11 +190,33 @@ def test_every_command_does_what_it_should(clone):
         assert "Traceback" not in said, said
 
 
-@pytest.mark.parametrize("block", blocks("python"))
-def test_the_code_runs_as_it_stands(block, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    names: dict = {}
-    exec(block, names)
+@pytest.fixture
+def run_block(monkeypatch):
+    """Runs the one block of Python with these words in it, in the repository's root, and gives its names."""
+
+    def run(words: str) -> dict:
+        (block,) = [block for block in blocks("python") if words in block]
+        monkeypatch.chdir(ROOT)
+        names: dict = {}
+        exec(block, names)
+        return names
+
+    return run
+
+
+def test_a_number_of_the_first_figure_follows_from_the_raw_times(run_block, capsys):
+    """Within what the recipe says that it leaves out."""
+    names = run_block("rank_step_times_s")
+    row = names["row"]
+    assert names["efficiency"] == pytest.approx(row["efficiency_all"], rel=0.01)
+    shown = re.search(r"\[(\S+), (\S+)\]", capsys.readouterr().out)
+    assert [float(end) for end in shown.groups()] == pytest.approx(
+        [row["efficiency_all_low"], row["efficiency_all_high"]], abs=0.02
+    )
+
+
+def test_the_public_names_do_what_is_shown(run_block):
+    names = run_block("import kanstudy")
     assert names["model"](names["torch"].rand(5, 3)).shape == (5, 1)
     assert set(names["factors"]["factor"]) >= {"batch", "data_movement", "efficiency"}
     assert list(names["mine"]["parallel_efficiency"]) == pytest.approx([1.0, 0.95, 0.8])

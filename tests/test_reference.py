@@ -11,7 +11,7 @@ import pytest
 from kanstudy.analysis import estimates, results
 from kanstudy.analysis.held_out import frozen, scoring
 from kanstudy.analysis.machine_model.expected import expected
-from kanstudy.commands.simulate import machine_of
+from kanstudy.described_machine import machine_of
 from kanstudy.study import experiments
 from kanstudy.study.profile import load_profile
 
@@ -95,12 +95,12 @@ def test_the_figures_are_there() -> None:
             assert (FIGURES / f"{name}.{ending}").stat().st_size > 0
 
 
-def test_the_numbers_of_the_readme_are_those_of_the_tables() -> None:
+def test_the_numbers_of_the_readme_and_of_docs_are_those_of_the_tables() -> None:
     held_out = [record for record in results.load(PREDICTION).records if record.experiment.startswith("held_out")]
     checked = scoring.score(frozen.read(PREDICTION / frozen.FILE), held_out)
     tables = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FIGURES.glob("*.md")))
     tables += "\n".join(scoring.sentences(checked))
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    numbers = re.findall(r"-?\d+\.\d+ \[-?\d+\.\d+, -?\d+\.\d+\]", readme)
-    assert len(numbers) >= 10
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *ROOT.glob("notebooks/*.md"))]
+    numbers = re.findall(r"-?\d+\.\d+ \[-?\d+\.\d+, -?\d+\.\d+\]", " ".join(" ".join(pages).split()))
+    assert len(numbers) >= 15
     assert [number for number in numbers if number not in tables] == []

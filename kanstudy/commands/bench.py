@@ -85,6 +85,7 @@ def operator(
       kanstudy bench operator --profile laptop --add efficient-kan=kan.py:KAN
     """
     from kanstudy.study import bench as benches
+    from kanstudy.study.bench_plan import DEFAULT_ROUNDS, plan_bench
     from kanstudy.study.folder import FolderError
 
     loaded, results = folders.given(profile, results_dir)
@@ -93,13 +94,13 @@ def operator(
         names = [name for name in (part.strip() for part in (operators or "").split(",")) if name]
         if operators is not None and not names:
             raise BadInput(f"--operators {operators}: must be names, separated by commas")
-        plan = benches.plan_bench(
+        plan = plan_bench(
             shapes,
             names,
             _added(added),
             peers=not no_peers,
             threads=threads,
-            rounds=rounds or benches.DEFAULT_ROUNDS,
+            rounds=rounds or DEFAULT_ROUNDS,
             profile=profile,
         )
         click.echo(

@@ -104,10 +104,20 @@ def point_states(plans: Mapping[str, ExperimentPlan], results: Path) -> dict[str
 
 
 def summary(states: Mapping[str, str]) -> str:
-    """How many points are in which state, and by name those that are not `ok`."""
+    """How many points are in which state, and by name those that are not `ok`; of an experiment that is in one state as
+    a whole, such as not begun, its name."""
     counts = Counter(states.values())
-    head = f"Points planned: {len(states)} ({', '.join(f'{counts[state]} {state}' for state in sorted(counts))})"
-    return "\n".join([head, *(f"  {state}: {point}" for point, state in states.items() if state != "ok")])
+    planned = Counter(point.partition("/")[0] for point in states)
+    alike: dict[tuple[str, str], list[str]] = {}
+    for point, state in states.items():
+        alike.setdefault((point.partition("/")[0], state), []).append(point)
+    lines = [f"Points planned: {len(states)} ({', '.join(f'{counts[state]} {state}' for state in sorted(counts))})"]
+    for (experiment, state), points in alike.items():
+        if state != "ok":
+            is_whole = len(points) == planned[experiment] > 1
+            named = [f"all {len(points)} points of {experiment}"] if is_whole else points
+            lines += [f"  {state}: {name}" for name in named]
+    return "\n".join(lines)
 
 
 def exit_code(states: Mapping[str, str], failures: Sequence[str], stopped: bool) -> int:

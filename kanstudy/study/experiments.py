@@ -8,7 +8,7 @@ measured (a global batch that the world size does not divide, too few rows, a da
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from kanstudy.spec import ARMS, PointSpec
@@ -29,7 +29,7 @@ from kanstudy.study.series import (
 )
 from kanstudy.study.strict import ProfileError, allowed
 
-__all__ = ["EXPERIMENTS", "ExperimentPlan", "plan", "points"]
+__all__ = ["EXPERIMENTS", "ExperimentPlan", "plan", "plans", "points"]
 
 
 def plan(
@@ -63,7 +63,30 @@ def plan(
             point.point_id: series.target_width for point, series in found.items() if not (rounds or series.rounds)
         },
         note=note,
+        remarks=_remarks(profile, experiment),
     )
+
+
+def plans(
+    profile: Profile,
+    only: Collection[str] = (),
+    rounds: int = 0,
+    launches: int = 1,
+    launcher: str = "local",
+    say: Callable[[str], object] | None = None,
+) -> dict[str, ExperimentPlan]:
+    """The plan of every experiment of which the profile has points, or of those in `only`, in running order.
+
+    All are checked before anything starts: raises `ProfileError` as `plan` does, and for one in `only` without points.
+    `say` hears why of other series nothing is measured.
+    """
+    found = {name: plan(profile, name, rounds, launches, launcher) for name in EXPERIMENTS if not only or name in only}
+    for name, one in found.items():
+        if not one.points and name in only:
+            raise ProfileError(one.note)
+        if not one.points and profile.study.series[name] and say is not None:
+            say(one.note)
+    return {name: one for name, one in found.items() if one.points}
 
 
 def points(profile: Profile, experiment: str) -> dict[PointSpec, Series]:
@@ -215,6 +238,12 @@ EXPERIMENTS: dict[str, Callable[[Any, DatasetInfo, Profile], Iterator[PointSpec]
     "calibration": calibration,
 }
 """What each experiment makes of one of its series, in running order; `ValueError` says what cannot be measured."""
+
+
+def _remarks(profile: Profile, experiment: str) -> tuple[str, ...]:
+    """What is odd about the data sets of an experiment, each once."""
+    infos = (describe(s.dataset, s.n_samples or None, s.seed) for s in profile.study.series[experiment])
+    return tuple(dict.fromkeys(remark for info in infos for remark in info.remarks))
 
 
 def _check_operator(point: PointSpec, profile: Profile) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kanstudy.sizes import widths_text
 from kanstudy.spec import PointSpec
 from kanstudy.study.profile import Profile
 
@@ -22,7 +23,8 @@ class ExperimentPlan:
 
     Of each point `rounds[point_id]` complete rounds are wanted in each of `launches` launches; of those in
     `target_width` at most so many: until the interval of E is that narrow (`kanstudy.stopping`). Every record
-    keeps `provenance`, besides what all have. `note` says why, if there are no points.
+    keeps `provenance`, besides what all have. `note` says why, if there are no points; `remarks` what is odd about the
+    data.
     """
 
     profile: Profile
@@ -33,6 +35,7 @@ class ExperimentPlan:
     target_width: dict[str, float] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     note: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -72,7 +75,7 @@ class ExperimentPlan:
                     "point": point.point_id,
                     "dataset": point.dataset,
                     "model": point.model,
-                    "layer_widths": "-".join(map(str, point.layer_widths)),
+                    "layer_widths": widths_text(point.layer_widths),
                     "grid_size": point.grid_size,
                     "operator": point.operator,
                     "world_size": point.world_size,

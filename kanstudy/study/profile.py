@@ -1,4 +1,4 @@
-"""A profile: what to measure and on which machine. A TOML file, read strictly, with two places for what comes of it.
+"""A profile: what to measure and on which machine. A TOML file, read strictly.
 
 `[study]` holds settings for all series, `[[study.<experiment>]]` one series each (what it gives wins), `[machine]`
 the machine; `kanstudy.study.series` lists the keys. `[cluster]` is there where ranks run in a job, `[device]` and
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.resources
+import os
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -16,22 +17,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import kanstudy
 from kanstudy.machine import gpu_count, usable_cores
 from kanstudy.study.cluster import Cluster, Device, NetworkConstants, read_cluster
 from kanstudy.study.series import SERIES, Machine, Series, Settings
 from kanstudy.study.strict import ProfileError, allowed, as_table, build
 
-__all__ = [
-    "Profile",
-    "ProfileError",
-    "Study",
-    "builtin_profiles",
-    "figures_dir",
-    "folder_to_read",
-    "load_profile",
-    "results_dir",
-]
+__all__ = ["Profile", "ProfileError", "Study", "builtin_profiles", "load_profile"]
 
 REFERENCE = "reference"
 """The folder of the committed reference result, below `results` and `figures`."""
@@ -121,7 +112,8 @@ class Profile:
         if self.is_oversubscribed and not self.machine.allow_oversubscription:
             raise ProfileError(
                 f"{where}: {ranks} ranks x {threads} threads_per_rank are more than the {usable_cores()} cores that"
-                " are usable here (by affinity, cgroup quota and physical cores)"
+                " are usable here (by affinity, cgroup quota and physical cores): name fewer, or, to try out what is"
+                " never fitted, allow_oversubscription = true"
             )
 
 
@@ -140,7 +132,10 @@ def load_profile(name_or_path: str | Path) -> Profile:
     text = str(name_or_path)
     if not text.endswith(".toml"):
         if text not in builtin:
-            raise ProfileError(f"profile {text!r}: must be {allowed(text, builtin)}, or a path that ends in .toml")
+            here = f" (there is {text}.toml here)" if os.path.isfile(f"{text}.toml") else ""
+            raise ProfileError(
+                f"profile {text!r}: must be {allowed(text, builtin)}, or a path that ends in .toml{here}"
+            )
         return _read(builtin[text])
     try:
         path = Path(text).expanduser().resolve()
@@ -151,40 +146,6 @@ def load_profile(name_or_path: str | Path) -> Profile:
     if path.stem in builtin and path != builtin[path.stem].resolve():
         raise ProfileError(f"{path}: named like the built-in profile {path.stem!r}, their results would mix: rename it")
     return _read(path)
-
-
-def project_root() -> Path:
-    """The checkout in which the package lies; the current folder where it is installed elsewhere."""
-    checkout = Path(kanstudy.__file__).resolve().parent.parent
-    return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
-
-
-def results_dir(profile: Profile, given: str | Path = "") -> Path:
-    """Where the profile's records lie: the folder given, or `results/<profile>` of the project; `ProfileError` where
-    there can be none of that name."""
-    return resolved(given) if str(given) else project_root() / "results" / profile.name
-
-
-def resolved(given: str | Path) -> Path:
-    """The folder of results that is given, its path in full; `ProfileError` where there can be none of that name."""
-    try:
-        return Path(given).expanduser().resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # nobody's home, a loop of links
-        raise ProfileError(f"results_dir = {str(given)!r}: cannot be used: {error}") from error
-
-
-def folder_to_read(profile: str = "", given: str = "") -> Path:
-    """The results to show: the folder given, or the profile's, or without either the reference result."""
-    if given:
-        return resolved(given)
-    if profile:
-        return results_dir(load_profile(profile))
-    return project_root() / "results" / REFERENCE / "laptop"
-
-
-def figures_dir(profile: Profile) -> Path:
-    """Where the profile's figures and tables lie: `figures/<profile>` of the project."""
-    return project_root() / "figures" / profile.name
 
 
 def _read(path: Path) -> Profile:
@@ -278,10 +239,4 @@ def _series(experiment: str, tables: object, defaults: dict[str, Any], path: Pat
 def _beside(profile: Path, dataset: str) -> str:
     """A data set's own file is looked for beside the profile: notebooks run in another folder than the user's."""
     kind, _, rest = dataset.partition(":")
-    if kind != "file" or not rest:
-        return dataset
-    try:
-        return f"file:{profile.parent / Path(rest).expanduser()}"
-    except RuntimeError as error:
-        said = str(error).rstrip(".")
-        raise ProfileError(f"{profile} dataset = {dataset!r}: {said}: must be a file that can be read") from error
+    return f"file:{os.path.join(profile.parent, os.path.expanduser(rest))}" if kind == "file" and rest else dataset

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from kanstudy.spec import is_number, is_whole
+
+_MOST_SHOWN = 40
 
 
 class ProfileError(ValueError):
@@ -34,10 +37,11 @@ def key(
 
 
 def allowed(given: str, choices: Iterable[str]) -> str:
-    """The choices as text, with the nearest one to what was given."""
+    """The choices as text, the first of very many, with the nearest one to what was given."""
     choices = list(choices)
     near = difflib.get_close_matches(given, choices, n=1)
-    return f"one of {', '.join(choices)}" + (f" (did you mean {near[0]!r}?)" if near else "")
+    more = f" and {len(choices) - _MOST_SHOWN} more" if len(choices) > _MOST_SHOWN else ""
+    return f"one of {', '.join(choices[:_MOST_SHOWN])}{more}" + (f" (did you mean {near[0]!r}?)" if near else "")
 
 
 def as_table(value: object, where: str) -> dict[str, Any]:
@@ -71,15 +75,11 @@ class _NotAllowedError(Exception):
     """What is allowed instead."""
 
 
-def _is_finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
 _TYPES: dict[Any, tuple[Callable[[Any], bool], str]] = {
     bool: (lambda value: isinstance(value, bool), "true or false"),
     str: (lambda value: isinstance(value, str) and value != "", "text"),
-    int: (lambda value: isinstance(value, int) and not isinstance(value, bool), "a whole number"),
-    float: (_is_finite, "a number"),
+    int: (is_whole, "a whole number"),
+    float: (is_number, "a number"),
 }
 
 

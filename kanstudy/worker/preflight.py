@@ -23,8 +23,9 @@ from typing import Any
 
 import kanstudy
 from kanstudy.files import write_atomically
+from kanstudy.layout import layout_text
 from kanstudy.machine import affinity
-from kanstudy.network_words import GROUP_MARK, layout_text
+from kanstudy.network_words import GROUP_MARK
 from kanstudy.worker import srun
 
 MEET_BY_S = 45.0
@@ -66,7 +67,7 @@ def look_with_torch(device: str) -> dict[str, Any]:
         visible = torch.cuda.device_count()
         found["gpus_visible"] = visible
         if visible == 0:
-            raise RuntimeError("torch sees no GPU")
+            raise RuntimeError(f"torch sees no GPU: {_why_none()}")
         index = gpu_of(int(os.environ["LOCAL_RANK"]), visible)
         torch.cuda.set_device(index)
         properties = torch.cuda.get_device_properties(index)
@@ -159,6 +160,18 @@ def main() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _why_none() -> str:
+    """Why torch sees no GPU, in its own words: it was built without CUDA, the driver is too old, none was given."""
+    import torch
+
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        return f"{said[0]} (torch {torch.__version__}, CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES')})"
+    return f"CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES')}"
 
 
 def _address_towards(master: str) -> str | None:

@@ -33,6 +33,7 @@ def curve(sizes: tuple[int, ...], n_series: int = 1, intervals: bool = True) -> 
                 "world_size": size,
                 "point_id": f"p{number}w{size}",
                 "source": "measured",
+                "model": "kan",
             }
             values = {"efficiency": efficiency, "speedup": efficiency * size, "throughput": 1e4 * efficiency * size}
             for name, value in values.items():

@@ -82,9 +82,9 @@ def test_options_reach_the_analysis(tmp_path):
     assert run(path, "--map", "p=world_size", "--scaling", "strong", "--repeats").exit_code == 0
 
 
-def test_the_example_of_the_readme_can_be_followed(tmp_path, repository):
-    readme = (repository / "README.md").read_text()
-    (line,) = re.findall(r"kanstudy analyse (figures/reference/\S+ .*) --out mine", readme)
+def test_the_example_of_the_page_can_be_followed(tmp_path, repository):
+    page = (repository / "docs" / "your_own.md").read_text()
+    (line,) = re.findall(r"kanstudy analyse (figures/reference/\S+ .*) --out mine", page)
     name, *options = line.split()
     result = run(str(repository / name), *options, "--out", str(tmp_path / "mine"))
     assert result.exit_code == 0, result.output

@@ -10,11 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from simulated import simulate, truth
 
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.network.network import Link, Network
-from kanstudy.analysis.simulation.simulate import simulate, truth
 from kanstudy.cli import main
 from kanstudy.record_files import write_record
 from kanstudy.spec import ARMS
@@ -173,6 +173,14 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(profile: Path, words: list[s
     assert result.output.count("Error: ") == 1
     assert "Traceback" not in result.output
     assert not (profile.parent / "out").exists()
+
+
+def test_without_a_calibration_it_says_how_to_get_one(profile: Path) -> None:
+    other = profile.with_name("never_measured.toml")
+    other.write_text(PROFILE)
+    result = CliRunner().invoke(main, ["predict", "--profile", str(other), "--out", str(profile.parent / "out")])
+    assert result.exit_code == 2
+    assert f"nothing is measured there: kanstudy submit --profile {other} --only calibration" in result.output
 
 
 def test_one_machines_network_is_not_taken_for_anothers(profile: Path) -> None:

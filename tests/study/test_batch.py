@@ -72,6 +72,14 @@ def test_every_planned_point_has_a_state(tmp_path):
                          zip(POINTS[1:], ["partial", "unreadable", "missing"], strict=True)]  # fmt: skip
 
 
+def test_an_experiment_that_is_in_one_state_as_a_whole_is_one_line():
+    states = {"strong_scaling/a": "missing", "strong_scaling/b": "missing", "weak_scaling/c": "missing"}
+    assert summary(states | {"weak_scaling/d": "ok"}).splitlines()[1:] == [
+        "  missing: all 2 points of strong_scaling",
+        "  missing: weak_scaling/c",
+    ]
+
+
 def test_more_rounds_or_launches_than_recorded_leave_a_point_open(tmp_path):
     write(POINTS[0], tmp_path, "ok")
     for rounds, launches, expected in [(2, 1, "ok"), (1, 1, "ok"), (3, 1, "partial"), (2, 2, "partial")]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,15 +8,7 @@ from hypothesis import strategies as st
 from profiles_for_tests import MACHINE, STRONG, profile_of, write
 
 from kanstudy.study import profile as profile_module
-from kanstudy.study.profile import (
-    ProfileError,
-    builtin_profiles,
-    figures_dir,
-    folder_to_read,
-    load_profile,
-    project_root,
-    results_dir,
-)
+from kanstudy.study.profile import ProfileError, builtin_profiles, load_profile
 from kanstudy.study.series import SERIES
 
 
@@ -108,18 +99,6 @@ def test_what_is_wrong_is_said_in_one_message(tmp_path, study, tables, words):
     assert "\n" not in message
 
 
-def test_results_where_nobody_is_at_home_are_said():
-    for ask in (lambda folder: results_dir(load_profile("smoke"), folder), lambda folder: folder_to_read(given=folder)):
-        with pytest.raises(ProfileError, match="results_dir = '~nobody-at-all/x': cannot be used: "):
-            ask("~nobody-at-all/x")
-
-
-def test_a_home_that_nobody_has_is_said(tmp_path):
-    path = write(tmp_path, STRONG.replace("synthetic:4:1", "file:~nobody-at-all/x.csv:y"))
-    with pytest.raises(ProfileError, match=r"dataset = 'file:~nobody-at-all/x\.csv:y': .*must be a file that can be"):
-        load_profile(path)
-
-
 def test_a_top_level_value_is_no_table(tmp_path):
     path = tmp_path / "tiny.toml"
     path.write_text("study = 3")
@@ -130,6 +109,13 @@ def test_a_top_level_value_is_no_table(tmp_path):
 def test_an_unknown_name_lists_the_profiles():
     with pytest.raises(ProfileError, match=r"'lapton'.*laptop.*smoke.*did you mean 'laptop'.*\.toml"):
         load_profile("lapton")
+
+
+def test_a_name_that_lacks_its_ending_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, STRONG, name="mine.toml")
+    with pytest.raises(ProfileError, match=r"or a path that ends in \.toml \(there is mine\.toml here\)$"):
+        load_profile("mine")
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
@@ -219,14 +205,3 @@ def test_more_ranks_than_gpus_are_refused_whatever_is_allowed(tmp_path, machine_
 def test_the_stall_time_out_is_longer_than_the_collectives(tmp_path):
     assert profile_of(tmp_path, STRONG, machine="[machine]\ncollective_timeout_s = 30").stall_timeout_s == 90
     assert profile_of(tmp_path, STRONG, machine="[machine]\nstall_timeout_s = 7").stall_timeout_s == 7
-
-
-def test_results_and_figures_lie_in_the_project_under_the_profiles_name(tmp_path, monkeypatch, repository):
-    profile = profile_of(tmp_path, STRONG)
-    monkeypatch.chdir(tmp_path)
-    assert project_root() == repository
-    assert results_dir(profile) == repository / "results" / "tiny"
-    assert figures_dir(profile) == repository / "figures" / "tiny"
-    assert results_dir(profile, "own") == tmp_path / "own"
-    monkeypatch.setattr(profile_module.kanstudy, "__file__", str(tmp_path / "site-packages/kanstudy/__init__.py"))
-    assert project_root() == Path(tmp_path)

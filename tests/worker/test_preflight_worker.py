@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from kanstudy.network_words import GROUP_MARK
 from kanstudy.worker import preflight
@@ -96,3 +97,10 @@ def test_a_rank_waits_for_one_that_imports_slowly_and_not_beyond_the_limit(tmp_p
     monkeypatch.setattr(preflight.os, "_exit", lambda code: None)
     preflight.main()
     assert preflight._LEAST_WAIT_S < waits[0] <= 59.7
+
+
+def test_without_a_gpu_torchs_own_words_say_why():
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(RuntimeError, match=r"^torch sees no GPU: .*(CUDA|NVIDIA).* \(torch .*, CUDA_VISIBLE_DEVICES="):
+        preflight.look_with_torch("cuda")

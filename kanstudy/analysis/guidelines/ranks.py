@@ -39,7 +39,8 @@ def ranks(frame: pd.DataFrame, what: str, none_larger: str = "no larger size was
                 yield sentence("ranks", True, f"{what}, {series}: {', '.join(parts)}", kept)
                 continue
             row = rest.iloc[0]
-            here = f"at {row['world_size']} ranks it is {value_text(row, 'efficiency')}"
+            name = "it" if parts else "the parallel efficiency"
+            here = f"at {row['world_size']} ranks {name} is {value_text(row, 'efficiency')}"
             below = bool(certain(rest, "efficiency").iloc[0] and row["efficiency_high"] < threshold)
             verdict = f"below {threshold:g}" if below else f"so whether it keeps {threshold:g} cannot be told"
             parts.append(f"{here}, {verdict}")

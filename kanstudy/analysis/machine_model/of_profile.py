@@ -28,13 +28,14 @@ def of_profile(
 ) -> MachineModel:
     """The machine for models of the point's kind: its operator and depth decide what launches cost.
 
-    `device` are the values of `[device]`; see `kanstudy.study.cluster.Device`. Raises `ValueError` naming the first key
-    that is not stated.
+    `device` are the values of `[device]`; see `kanstudy.study.cluster.Device`. Raises `ValueError` naming the keys that
+    are not stated.
     """
     peak = "peak_tflops_tf32" if point.tf32 else "peak_tflops_fp32"
-    for name in (peak, *NEEDED):
-        if not device[name]:
-            raise ValueError(f"{name} is not stated: must be a number > 0")
+    missing = [name for name in (peak, *NEEDED) if not device[name]]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise ValueError(f"{', '.join(missing)} {verb} not stated: must be a number > 0")
     launch_s = 1e-6 * device["launch_us"]
     bytes_per_s = 1e9 * device["memory_gb_per_s"] * device["memory_share"]
     update_kernels, update_numbers = _UPDATE[point.optimizer]

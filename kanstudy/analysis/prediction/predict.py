@@ -22,11 +22,12 @@ from kanstudy.analysis.calibration.scatter import Scatter
 from kanstudy.analysis.calibration.spread import Waits
 from kanstudy.analysis.machine_model import overlap
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.machine_model.work import buffer_bytes, layer_bytes, rows
+from kanstudy.analysis.machine_model.work import buffer_bytes, rows
 from kanstudy.analysis.prediction.site import Site, check, links_text, machines
 from kanstudy.analysis.prediction.widening import Widening
 from kanstudy.analysis.series import told_apart
 from kanstudy.analysis.statistics.intervals import LEVEL
+from kanstudy.sizes import widths_text
 from kanstudy.spec import ARMS, PointSpec
 
 NEW_LAUNCH = "prediction interval for a new launch"
@@ -53,18 +54,17 @@ def predict(
     `PredictionError` where the calibration does not carry a point.
     """
     site = site or Site(ranks_per_node=calibration.node_ranks)
-    found = machines(calibration, site)
+    found, points = machines(calibration, site), list(points)
     rows = [_row(calibration, point, site, found, widening or Widening(), seed) for point in points]
-    return _with_series(pd.DataFrame(rows))
+    return _with_series(pd.DataFrame(rows), [point.global_batch_at(1) for point in points])
 
 
-def _with_series(frame: pd.DataFrame) -> pd.DataFrame:
-    """With `series`: scaling, model, widths, and what else tells one curve from another."""
+def _with_series(frame: pd.DataFrame, series_batch: Sequence[int]) -> pd.DataFrame:
+    """With `series`: scaling, model, widths, and what else tells curves apart, such as the batch that stays."""
     if frame.empty:
         return frame
     labels = frame["scaling"] + " scaling, " + frame["model"].str.upper() + " " + frame["layer_widths"]
-    batch = frame["global_batch_size"].where(frame["scaling"] == "strong", frame["local_batch_size"])
-    keys = frame[["placement", "grid_size", "bucket_cap_mb"]].assign(series_batch=batch, label=labels)
+    keys = frame[["placement", "grid_size", "bucket_cap_mb"]].assign(series_batch=series_batch, label=labels)
     return frame.assign(series=told_apart(labels, keys))
 
 
@@ -84,7 +84,7 @@ def _row(
     row: dict[str, object] = {
         "scaling": point.scaling,
         "model": point.model,
-        "layer_widths": "-".join(map(str, point.layer_widths)),
+        "layer_widths": widths_text(point.layer_widths),
         "grid_size": point.grid_size,
         "bucket_cap_mb": point.bucket_cap_mb,
         "placement": point.placement,
@@ -137,7 +137,7 @@ def _chain(
     alone = of([sum(machine.phases_s(point, point.global_batch_size)) for machine in machines])
     phases = of([machine.phases_s(point, point.local_batch_size) for machine in machines])
     crowding = of([machine.crowding(point) for machine in machines])
-    own_s = of([machine.ddp_s + machine.ddp_s_per_byte * sum(layer_bytes(point)) for machine in machines])
+    own_s = of([machine.ddp_own_s(point) for machine in machines])
     parts = calibration.scatter
     local = np.exp(scattered(parts.compute))
     same_rows = point.world_size == 1 or point.scaling == "weak"
@@ -178,11 +178,7 @@ def _exposed_s(
     point: PointSpec, machines: Sequence[MachineModel], which: np.ndarray, backward_s: np.ndarray
 ) -> np.ndarray:
     """What communication outlasts backward, s (draws,)."""
-    layout = machines[0].layout(point)
-    times = [
-        machine.bucket_times_s(point, lambda size, machine=machine: machine.network.allreduce_s(size, layout))  # type: ignore[misc]
-        for machine in machines
-    ]
+    times = [machine.bucket_times_s(point) for machine in machines]
     delays, transfers = (np.array(part)[which] for part in zip(*times, strict=True))
     slowdown = np.array([[machine.overlap_slowdown] for machine in machines])[which]
     exposed = overlap.exposed_s(
@@ -190,6 +186,7 @@ def _exposed_s(
     )
     if not point.sync_buffers:
         return exposed
+    layout = machines[0].layout(point)
     broadcast = [machine.network.broadcast_s(buffer_bytes(point), layout) for machine in machines]
     return exposed + np.array(broadcast)[which]
 

@@ -42,7 +42,7 @@ class DatasetInfo:
     """What a plan needs to know of a data set.
 
     `name` identifies it: without a path, but different for different content. `n_samples` are rows to train on,
-    `n_holdout` rows never trained on, `source` is the string that was asked for.
+    `n_holdout` rows never trained on, `source` is the string that was asked for, `remarks` what is odd about the rows.
     """
 
     name: str
@@ -51,6 +51,7 @@ class DatasetInfo:
     n_samples: int
     n_holdout: int
     source: str
+    remarks: tuple[str, ...] = ()
 
 
 def describe(dataset: str, n_samples: int | None = None, seed: int = 0) -> DatasetInfo:
@@ -67,15 +68,17 @@ def prepare(dataset: str, n_samples: int | None, seed: int, cache_dir: Path) -> 
 
     The file is an uncompressed `.npz`: `x_train` (n, features), `y_train` (n, targets), `x_holdout`, `y_holdout`,
     standardised float32 in C order, and `meta`, a JSON text: names, scales, rows dropped and why, the formula or
-    source. It appears under its name only when complete, also where two processes make it at once.
+    source. It appears under its name only when complete, also where two processes make it at once. By the name that
+    `describe` gave it is found in any process, such as a job's, which does not know where a user's file lies.
 
     Raises `DataError` as `describe` does, for data that cannot be standardised, and where the file cannot be written.
     """
+    path, identity = _cached(dataset, n_samples, seed, cache_dir)
+    if _is_cached(path, identity):
+        return path
     source = _source(dataset)
     info = _described(source, dataset, n_samples, seed)
-    identity = {"version": _VERSION, "dataset": info.name, "n_samples": info.n_samples, "seed": seed}
-    slug = re.sub(r"[^\w.-]+", "-", info.name)
-    path = cache_dir / f"{slug}-n{info.n_samples}-s{seed}-v{_VERSION}.npz"
+    path, identity = _cached(info.name, info.n_samples, seed, cache_dir)
     if not _is_cached(path, identity):
         rows = source.rows(info.n_samples, seed)
         arrays, scales = standardise(rows, info.name)
@@ -117,7 +120,15 @@ def _described(source: Source, dataset: str, n_samples: int | None, seed: int) -
         n_samples=n_samples,
         n_holdout=source.n_holdout,
         source=dataset,
+        remarks=source.remarks,
     )
+
+
+def _cached(name: str, n_samples: int | None, seed: int, folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Where the file of a data set of this name lies, and what of its description makes it that one."""
+    slug = re.sub(r"[^\w.-]+", "-", name)
+    path = folder / f"{slug}-n{n_samples}-s{seed}-v{_VERSION}.npz"
+    return path, {"version": _VERSION, "dataset": name, "n_samples": n_samples, "seed": seed}
 
 
 def _is_cached(path: Path, identity: dict[str, Any]) -> bool:

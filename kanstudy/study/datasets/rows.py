@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ class Rows:
     """Training rows x_train (n, features), y_train (n, targets) and hold-out rows, in the units of their source.
 
     `origin` is the formula or the file and how it was split. `dropped` counts the rows that were left out, by reason.
+    `remarks` are sentences on what is odd about them.
     """
 
     x_train: np.ndarray
@@ -33,6 +34,7 @@ class Rows:
     target_names: tuple[str, ...]
     origin: str
     dropped: dict[str, int] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     def sample(self, n_samples: int, seed: int) -> Rows:
         """The same with `n_samples` of the training rows, chosen by the seed; the hold-out rows stay."""
@@ -56,6 +58,7 @@ class Source:
     n_holdout: int
     n_available: int | None
     rows: Callable[[int, int], Rows]
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def of_table(cls, name: str, rows: Rows) -> Source:
@@ -67,7 +70,14 @@ class Source:
             n_holdout=len(rows.x_holdout),
             n_available=len(rows.x_train),
             rows=rows.sample,
+            remarks=rows.remarks,
         )
+
+
+def listed(names: Collection[str], most: int = 8) -> str:
+    """Names in quotes, and how many more there are."""
+    shown = ", ".join(repr(name) for name in list(names)[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def standardise(rows: Rows, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -18,6 +18,7 @@ RUNNING = "running"
 """Of a point that a job measures now; between its rounds its record says `partial`."""
 _OUTPUT_LINES = 6
 _WHAT = {"study": "which measures", "report": "which makes the report"}
+_OUTPUT = {"study": "job-{}.out", "report": "report-{}.out"}
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,14 @@ def job_lines(jobs: Queue) -> list[str]:
             state = jobs.states.get(job, "")
             if not is_last and state not in slurm.LIVE:
                 continue
-            why = f" ({reason})" if state in slurm.WAITING and (reason := slurm.reason(job)) else ""
+            reason = slurm.reason(job) if state in slurm.WAITING else ""
             said = state.lower() or "Slurm does not know it any more"
-            lines.append(f"Job {job}, {_WHAT.get(kind, kind)}: {said}{why}")
-            if kind == "study" and state not in slurm.LIVE:
-                lines += [f"  | {line}" for line in _output(run / f"job-{job}.out")]
+            lines.append(f"Job {job}, {_WHAT.get(kind, kind)}: {said}{f' ({reason})' if reason else ''}")
+            if stuck := slurm.why_stuck(reason):
+                end = f"scancel {' '.join(pair.values())}"
+                lines.append(f"  it will not start: {stuck}; end it ({end}), change that, and submit again")
+            if state not in slurm.LIVE:
+                lines += _last_words(run / _OUTPUT[kind].format(job), state)
     return lines
 
 
@@ -106,11 +110,18 @@ def reasons(plans: Mapping[str, ExperimentPlan], results: Path) -> list[str]:
     return lines
 
 
-def _output(path: Path) -> list[str]:
+def _last_words(output: Path, state: str) -> list[str]:
+    """The end of what a job that is over printed; a report that was made is enough said."""
+    if state == "COMPLETED" and output.name.startswith("report"):
+        return []
     try:
-        return tail(path.read_text(encoding="utf-8", errors="replace")).splitlines()[-_OUTPUT_LINES:]
+        lines = tail(output.read_text(encoding="utf-8", errors="replace")).splitlines()
+    except FileNotFoundError:
+        silent = f"it printed nothing: do its nodes see {output.parent}?"
+        return [f"  {silent}"] if state == "FAILED" else []
     except OSError:
         return []
+    return [f"  | {line}" for line in lines[-_OUTPUT_LINES:]]
 
 
 def _events(path: Path) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import kanstudy
 from kanstudy.study import batch, folder, launch, provenance
+from kanstudy.study.datasets.rows import DataError
 from kanstudy.study.jobs import preflight, slurm, submission
 from kanstudy.study.jobs.allocation import Allocation
 from kanstudy.study.profile import ProfileError
@@ -58,7 +59,7 @@ def measure(run: submission.Submission, step: list[str], job: str) -> int:
         minutes = 0.0 if end_s is None else (end_s - time.monotonic()) / 60
         try:
             launch.run(run.plans[name], run.results, "local", minutes, allocation=allocation)
-        except (launch.LaunchError, folder.FolderError, OSError) as error:
+        except (launch.LaunchError, folder.FolderError, DataError, OSError) as error:
             _say(str(error))
             failures.append(name)
     states = batch.point_states(run.plans, run.results)

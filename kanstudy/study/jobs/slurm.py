@@ -28,8 +28,23 @@ _NOT_OF_A_JOB = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 _LEFT = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)")
 
 
+_TOO_MUCH = "[cluster] asks for more than may be asked for"
+_STUCK = {
+    r"PartitionTimeLimit|\w*WallDuration\w*": f"{_TOO_MUCH}: time_limit",
+    r"PartitionNodeLimit|\w*Max(Node|Cpu|CPU|GRES|Gres|TRES|Mem)\w*PerJob\w*": f"{_TOO_MUCH}: nodes, GPUs, cores",
+    r"Invalid(Account|QOS)|Account(NotAllowed|ingPolicy)|QOSNotAllowed": "[cluster] names an account or qos that is not"
+    " allowed",
+    r"BadConstraints|PartitionConfig|NodeConfig\w*": "no nodes of the partition are as [cluster] asks for",
+}
+"""Reasons, as squeue's %r has them, for which a job would wait for ever."""
+
+
 class SlurmError(RuntimeError):
     """Slurm refused, or is not there; the message is Slurm's own."""
+
+
+class RefusedError(SlurmError):
+    """Slurm is there, and refused."""
 
 
 def study_command(cluster: Cluster, name: str, run: Path, script: Path, after: Sequence[str] = ()) -> list[str]:
@@ -121,6 +136,11 @@ def reason(job: str) -> str:
         return ""
 
 
+def why_stuck(word: str) -> str:
+    """What must change before a job that waits for this reason can start; empty where time alone helps."""
+    return next((why for pattern, why in _STUCK.items() if re.fullmatch(pattern, word)), "")
+
+
 def time_left_s(job: str) -> float | None:
     """Seconds until the job's time limit; None where it has none, or Slurm does not say."""
     try:
@@ -173,5 +193,5 @@ def _ask(command: Sequence[str], variables: Mapping[str, str] | None = None) -> 
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SlurmError(f"{command[0]}: {error}") from error
     if done.returncode != 0:
-        raise SlurmError(done.stderr.strip() or f"{command[0]} ended with exit code {done.returncode}")
+        raise RefusedError(done.stderr.strip() or f"{command[0]} ended with exit code {done.returncode}")
     return done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from kanstudy.files import write_atomically
 from kanstudy.study.cluster import Cluster
 from kanstudy.study.folder import check_measured, opened
 from kanstudy.study.jobs import costs, slurm, submission
+from kanstudy.study.places import project_root
 from kanstudy.study.plan import ExperimentPlan
-from kanstudy.study.profile import Profile, ProfileError, project_root
+from kanstudy.study.profile import Profile, ProfileError
 from kanstudy.study.run_spec import data_files
 
 
@@ -84,7 +86,13 @@ def _submit(
     run = written.folder
     commands = {"study": slurm.study_command(cluster, profile.name, run, study, list(live))}
     _write_commands(run, commands)
-    jobs = {"study": slurm.submit(commands["study"])}
+    try:
+        jobs = {"study": slurm.submit(commands["study"])}
+    except slurm.RefusedError as error:
+        raise slurm.RefusedError(
+            f"{error}\nNothing is submitted. This is what [cluster] of {profile.path} asks for:\n"
+            f"{shlex.join(commands['study'])}"
+        ) from error
     submission.write_jobs(run, jobs)
     commands["report"] = slurm.report_command(cluster, profile.name, run, report, jobs["study"])
     _write_commands(run, commands)

@@ -88,6 +88,15 @@ def test_a_series_has_one_colour_in_all_panels_of_the_overview() -> None:
     assert sorted(legend_texts(figure)) == sorted(left | right)
 
 
+def test_a_kan_looks_alike_with_its_controls_and_without() -> None:
+    every = frames.curve((1, 2), n_series=3)
+    every.loc[every["series"] == every["series"].iloc[2], "model"] = "mlp"  # a control of the first, before the last
+    with_controls, _ = plots.scaling.strong_scaling(every, NOTHING).axes
+    without = plots.scaling.overview(every[every["model"] == "kan"], NOTHING, NOTHING, NOTHING).axes[0]
+    assert len(colours(without)) == 2
+    assert colours(without).items() <= colours(with_controls).items()
+
+
 def test_the_overview_attributes_the_largest_size_of_the_first_series_whatever_it_is_called() -> None:
     strong = frames.curve((1, 2), n_series=2)
     attribution = frames.chain((0.9,) * 6).assign(point_id=strong["point_id"].iloc[1], series="called otherwise")

@@ -45,6 +45,31 @@ def test_csv_and_parquet_of_the_same_table_give_the_same_rows(tmp_path):
     np.testing.assert_array_equal(csv.y_holdout, parquet.y_holdout)
 
 
+@pytest.mark.parametrize(
+    ("asked_for", "targets"),
+    [
+        ('"speed, km/h"', ("speed, km/h",)),
+        ('y, "speed, km/h"', ("y", "speed, km/h")),
+        ("time:ms", ("time:ms",)),
+        ('time:ms,"speed, km/h"', ("time:ms", "speed, km/h")),
+        ('"say ""y"""', ('say "y"',)),
+        ("größe", ("größe",)),
+    ],
+)
+def test_names_of_targets_may_hold_commas_colons_quotes_and_other_letters(tmp_path, asked_for, targets):
+    names = {"a": "speed, km/h", "b": "time:ms", "z": "größe"}
+    path = write(tmp_path / "t: 1.csv", TABLE.rename(columns=names).assign(**{'say "y"': range(30)}))
+    rows = own_file.source(f"file:{path}:{asked_for}").rows(24, 0)
+    assert rows.target_names == targets
+    assert prepare(describe(f"file:{path}:{asked_for}").name, 24, 0, tmp_path).is_file()
+
+
+def test_a_target_that_was_cut_at_its_comma_is_told_of_quotes(tmp_path):
+    path = write(tmp_path / "t.csv", TABLE.rename(columns={"a": "speed, km/h"}))
+    assert "(a name that holds a comma needs quotes)" in refusal(f"file:{path}:speed, km/h")
+    assert "quotes" not in refusal(f"file:{write(tmp_path / 'u.csv')}:c")
+
+
 def test_a_byte_order_mark_spaces_and_booleans_are_read(tmp_path):
     lines = ["a , flag,y", *(f"{row},{row % 2 == 0},{row}" for row in range(20))]
     (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8-sig")
@@ -92,7 +117,7 @@ def test_a_file_that_changes_after_the_plan_is_refused(tmp_path):
 def test_a_large_file_is_read_once(tmp_path, monkeypatch):
     path = write(tmp_path / "once.csv")
     first = describe(f"file:{path}:y")
-    monkeypatch.setattr(own_file, "_read_table", None)
+    monkeypatch.setattr(own_file, "read_table", None)
     assert describe(f"file:{path}:y") == first
 
 
@@ -108,6 +133,8 @@ def test_a_large_file_is_read_once(tmp_path, monkeypatch):
         ("file:t.csv:", "targets '': must be distinct names"),
         ("file:t.csv:y,", "targets 'y,': must be distinct names"),
         ("file:t.csv:y,z,y", "targets 'y,z,y': must be distinct names"),
+        ('file:t.csv:"y', "must be distinct names, separated by commas, in quotes where they hold one"),
+        ("file:~nobody-of-this-name/t.csv:y", "t.csv: cannot be read: No such file or directory"),
         ("file:t.npz:y", "targets 'y': must be absent"),
         ("file:missing.csv:y", "missing.csv: cannot be read: No such file or directory"),
         ("file:folder.csv:y", "folder.csv: cannot be read: Is a directory"),
@@ -147,10 +174,13 @@ def with_cell(value: str, row: int = 3, rows: int = 20) -> str:
         ("a,b,y\n" + "1,2,3,4\n" * 20, "cannot be read as .csv"),
         ("a,b,a,y\n" + "1,2,3,4\n" * 20, "column name 'a' is there twice"),
         (",b,y\n" + "1,2,3\n" * 20, "column 1 has no name"),
-        ("a;b;y\n" + "1;2;3\n" * 20, "no column 'y' for a target: must be one of a;b;y"),
+        ("a;speed, km/h;y\n" + "1,5;2,5;3,5\n" * 20, "must be cells between commas, not ';'"),
+        ("a;b;y\n" + "1;2;3\n" * 20, "the header is 'a;b;y': must be cells between commas, not ';'"),
+        ("a\tb\ty\n" + "1\t2\t3\n" * 20, "must be cells between commas, not '\\t'"),
         ("1,2,3\n" * 20, "no column 'y' for a target: must be one of 1, 2, 3"),
         ("y\n" + "1\n" * 20, "every column is a target (y)"),
-        (b"a,b,y\n1,\xff\xfe,3\n", "cannot be read as .csv"),
+        (b"a,b,y\n1,\xff\xfe,3\n", "invalid start byte: save it as UTF-8"),
+        (b"gr\xf6\xdfe,b,y\n1,2,3\n", "save it as UTF-8"),
     ],
 )
 def test_refuses_a_broken_csv_naming_column_row_and_value(tmp_path, content, expected):
@@ -166,6 +196,28 @@ def test_a_short_row_counts_as_missing_and_all_missing_values_are_counted(tmp_pa
     path = tmp_path / "t.csv"
     path.write_text("a,b,y\n" + "1,2,3\n" * 20 + "4,5\n" + "6\n")
     assert "column 'y' is missing in row 21, 3 values" in refusal(f"file:{path}:y")
+
+
+def test_all_columns_that_are_not_of_numbers_are_named_at_once(tmp_path):
+    days = pd.date_range("2013-01-01", periods=30).astype(str)
+    path = write(tmp_path / "t.csv", TABLE.assign(day=days, town="Lugo", state=["a", "b"] * 15))
+    message = refusal(f"file:{path}:y")
+    assert "column 'day' must be numbers: row 1 has '2013-01-01'" in message
+    assert "nor are numbers in 'town', 'state'; encode such columns" in message
+
+
+def test_columns_with_missing_values_are_named_at_once(tmp_path):
+    gaps = {"b": TABLE["b"].where(TABLE["a"] > 3), "z": TABLE["z"].where(TABLE["a"] != 1)}
+    message = refusal(f"file:{write(tmp_path / 't.csv', TABLE.assign(**gaps))}:y")
+    assert "column 'b' is missing in row 1, 5 values of the file ('b', 'z') are missing" in message
+    assert "fill them in, or take their rows out" in message
+
+
+def test_of_a_wide_table_a_message_names_some_columns_and_the_nearest(tmp_path):
+    wide = pd.DataFrame(np.arange(30.0)[:, None] + np.arange(500), columns=[f"feature_{n}" for n in range(500)])
+    message = refusal(f"file:{write(tmp_path / 't.csv', wide)}:Feature_499")
+    assert "and 460 more (did you mean 'feature_499'?)" in message
+    assert len(message) < 1000
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,17 @@ def test_a_name_that_was_given_stands_for_the_data_set(dataset, tmp_path):
     assert prepare(info.name, 40, 0, tmp_path) == prepare(dataset, 40, 0, tmp_path)
 
 
+def test_what_is_prepared_is_found_by_its_name_in_another_process(dataset, tmp_path):
+    info = describe(dataset, 40)
+    path = prepare(dataset, 40, 0, tmp_path)
+    code = (
+        "import sys; from pathlib import Path; from kanstudy.study.datasets.prepare import prepare; "
+        "print(prepare(sys.argv[1], 40, 0, Path(sys.argv[2])))"
+    )
+    command = [sys.executable, "-c", code, info.name, str(tmp_path)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == str(path)
+
+
 def test_none_asks_for_all_rows(table, tmp_path):
     assert describe("synthetic:3:2").n_samples == DEFAULT_SAMPLES
     everything = describe(table)

@@ -153,3 +153,45 @@ def test_it_is_quick_on_a_login_node(folder):
     loaded = set(done.stdout.partition("loaded:")[2].split())
     assert "click" in loaded
     assert not loaded & {"torch", "numpy", "pandas", "matplotlib", "papermill", "scipy"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "what"),
+    [
+        ("PartitionTimeLimit", "time_limit"),
+        ("QOSMaxWallDurationPerJobLimit", "time_limit"),
+        ("PartitionNodeLimit", "nodes, GPUs, cores"),
+        ("QOSMaxNodePerJobLimit", "nodes, GPUs, cores"),
+        ("InvalidAccount", "account or qos"),
+        ("BadConstraints", "no nodes of the partition"),
+        ("Resources", ""),
+        ("ReqNodeNotAvail", ""),
+        ("QOSMaxJobsPerUserLimit", ""),
+    ],
+)
+def test_a_job_that_will_never_start_is_told_with_what_to_change(folder, reason, what):
+    squeue = folder.root / "bin" / "squeue"
+    squeue.write_text(squeue.read_text().replace("Priority", reason))
+    folder.queue("42 PENDING\n")
+    output = folder.collect().output
+    assert f"pending ({reason})" in output
+    assert ("it will not start: [cluster]" in output or "it will not start: no nodes" in output) == bool(what)
+    assert what in output
+
+
+def test_a_job_that_could_not_write_its_output_points_at_the_folder(folder):
+    folder.queue("42 FAILED\n")
+    assert f"it printed nothing: do its nodes see {folder.run}?" in folder.collect().output
+    folder.queue("42 CANCELLED\n")  # before it began
+    assert "printed nothing" not in folder.collect().output
+
+
+def test_the_last_words_of_a_report_that_failed_are_shown(folder):
+    (folder.run / "job-42.out").write_text("all is measured\n")
+    (folder.run / "report-43.out").write_text("no kernel\n")
+    folder.queue("42 COMPLETED\n43 FAILED\n")
+    assert "  | no kernel" in folder.collect().output
+    folder.queue("42 COMPLETED\n43 COMPLETED\n")
+    output = folder.collect().output
+    assert "  | all is measured" in output
+    assert "no kernel" not in output

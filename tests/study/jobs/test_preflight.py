@@ -78,7 +78,7 @@ def test_nothing_is_said_where_all_is_well(profile):
         ),
         (lacking(3, "torch", "meeting_s"), "node2: rank 3: torch was not imported in time"),
         (
-            lacking(3, "torch", "meeting_s", error="RuntimeError: torch sees no GPU"),
+            lacking(3, "torch", "meeting_s", error="RuntimeError: torch sees no GPU: Found no NVIDIA driver"),
             "node2: rank 3: RuntimeError: torch",
         ),
         (

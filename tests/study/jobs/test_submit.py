@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -297,6 +298,7 @@ def test_slurms_own_words_are_shown(profile, stand_in):
     )
     assert result.exit_code == 2
     assert "sbatch: error: invalid partition specified: nowhere" in result.output
+    assert f"Nothing is submitted. This is what [cluster] of {profile.path} asks for:\nsbatch " in result.output
 
 
 def test_a_notebook_submits_and_returns_at_once(profile, stand_in, capsys):
@@ -312,6 +314,22 @@ def test_states_are_asked_of_the_accounting_where_the_queue_has_forgotten(stand_
     (stand_in / "sacct.answer").write_text("8|CANCELLED by 0\n8.batch|CANCELLED\n")
     assert slurm.states(["7", "8", "9"]) == {"7": "RUNNING", "8": "CANCELLED"}
     assert (stand_in / "sacct.calls").read_text().split()[-1] == "8,9"
+
+
+def test_a_job_finds_a_file_of_the_users_own_by_what_was_prepared(tmp_path, stand_in):
+    (tmp_path / "own.csv").write_text("a,y\n" + "".join(f"{row},{row * row}\n" for row in range(40)))
+    series = STRONG.replace("synthetic:4:1", "file:own.csv:y").replace("n_samples = 64\n", "")
+    own = load_profile(write(tmp_path, series, MACHINE, CLUSTER, study="rounds = 1"))
+    run = submit.submit(plans_of(own), own, tmp_path / "r", tmp_path / "f", lambda line: None)
+    (tmp_path / "own.csv").unlink()
+    code = (
+        "import sys; from pathlib import Path; from kanstudy.study.jobs import submission;"
+        "from kanstudy.study.run_spec import data_files; run = submission.read(Path(sys.argv[1]));"
+        "print(*data_files(run.plans['strong_scaling'].points, run.results).values())"
+    )
+    command = [sys.executable, "-c", code, str(run.folder)]  # as in a job, nothing is known of where the file lay
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert said == [str(path) for path in (tmp_path / "r" / "data").iterdir()]
 
 
 def test_nothing_is_submitted_where_nothing_is_left(profile, stand_in):
