@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanstudy import __version__
-from kanstudy.commands import folders
+from kanstudy.commands import folders, options
 from kanstudy.commands.analyse import analyse
 from kanstudy.commands.bench import bench
 from kanstudy.commands.bench_attribution import attribution
@@ -30,8 +30,7 @@ from kanstudy.study.batch import INTRODUCTION
 from kanstudy.study.series import NOTEBOOKS
 
 if TYPE_CHECKING:
-    from kanstudy.study.experiments import ExperimentPlan
-    from kanstudy.study.profile import Profile
+    from kanstudy.study.plan import ExperimentPlan
 
 INTERRUPTED = 130
 EXIT_CODES = """\b
@@ -87,22 +86,10 @@ _profile = click.option("--profile", required=True, metavar="P", help="smoke, la
 
 @main.command(epilog=EXIT_CODES)
 @_profile
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="EXPERIMENT",
-    type=click.Choice(list(NOTEBOOKS)),
-    help=f"run this experiment alone, then the report; may be repeated: {', '.join(NOTEBOOKS)}",
-)
-@folders.results_dir_option
-@click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="rounds a point  [default: the profile's]")
-@click.option(
-    "--launches",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="L",
-    help="separate launches, each with all rounds; a number to quote rests on at least 5  [default: 1]",
-)
+@options.only
+@options.results_dir
+@options.rounds
+@options.launches
 @click.option(
     "--max-minutes",
     type=click.FloatRange(min=0, min_open=True),
@@ -129,7 +116,7 @@ def run(
     if max_minutes is not None and not math.isfinite(max_minutes):
         raise click.BadParameter(f"{max_minutes} is not a number of minutes", param_hint="--max-minutes")
     loaded = folders.load(profile)
-    plans = _plans(loaded, only, rounds or 0, launches)
+    plans = folders.plans_of(loaded, only, rounds or 0, launches, say=click.echo)
     work = folders.batch_of(loaded, results_dir, max_minutes=max_minutes or 0.0, rounds=rounds or 0, launches=launches)
     names = ([] if only else [INTRODUCTION]) + [NOTEBOOKS[name] for name in plans]
     folders.check(work, names)
@@ -144,8 +131,8 @@ def run(
 
 
 @main.command(epilog=STATUS_CODES)
-@folders.profile_or_not
-@folders.results_dir_option
+@options.profile_or_not
+@options.results_dir
 def status(profile: str | None, results_dir: str) -> None:
     """Show which points are measured, and with --profile which are still missing. Starts nothing.
 
@@ -170,30 +157,8 @@ def status(profile: str | None, results_dir: str) -> None:
     else:
         click.echo(table.to_string(index=False))
     if loaded:
-        click.echo(batch.summary(batch.point_states(_plans(loaded, launcher="none"), results)))
-
-
-def _plans(
-    profile: Profile, only: tuple[str, ...] = (), rounds: int = 0, launches: int = 1, launcher: str = "local"
-) -> dict[str, ExperimentPlan]:
-    """The plan of each experiment that the profile has, or of those in `only`; checked all before anything starts."""
-    from kanstudy.study import experiments
-    from kanstudy.study.profile import ProfileError
-
-    try:
-        plans = {
-            name: experiments.plan(profile, name, rounds, launches, launcher)
-            for name in NOTEBOOKS
-            if not only or name in only
-        }
-    except ProfileError as error:
-        raise BadInput(str(error)) from error
-    for name, plan in plans.items():
-        if not plan.points and name in only:
-            raise BadInput(plan.note)
-        if not plan.points and profile.study.series[name]:
-            click.echo(plan.note)
-    return {name: plan for name, plan in plans.items() if plan.points}
+        plans = folders.plans_of(loaded, launcher="none", say=click.echo)
+        click.echo(batch.summary(batch.point_states(plans, results)))
 
 
 def _left(plans: dict[str, ExperimentPlan], results: Path) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 ALGORITHMS = ("ring", "tree", "halving_doubling", "hierarchical", "gloo", "nccl")
 """How collectives run over a network."""
 BASES = ("assumed", "profile", "measured", "nccl-tests log")
@@ -15,10 +13,3 @@ NCCL_PROTOCOLS = ("LL", "LL128", "Simple")
 """As NCCL_ALGO and NCCL_PROTO take them, in the order of NCCL's own numbers."""
 GROUP_MARK = "kanstudy: all-reduces on"
 """Printed before a group's all-reduces, with its layout, so that NCCL's words on them are told from another group's."""
-
-
-def layout_text(layout: Sequence[int]) -> str:
-    """How ranks lie on nodes, as text: "2x1" is two nodes with one rank each, "2+2+1" five ranks on three nodes."""
-    if len(set(layout)) == 1:
-        return f"{len(layout)}x{layout[0]}"
-    return "+".join(map(str, layout))

@@ -159,6 +159,11 @@ class Record:
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def series_batch(self) -> int:
+        """The batch that stays over the world sizes of a curve: global in strong scaling, local in weak."""
+        return self.global_batch_size if self.scaling == "strong" else self.local_batch_size
+
+    @property
     def launch_numbers(self) -> list[int]:
         """The launches that this record holds rounds of."""
         return sorted({item.launch for arm in self.arms.values() for item in arm.rounds})

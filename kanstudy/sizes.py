@@ -46,6 +46,11 @@ def widths(layer_widths: Sequence[int]) -> tuple[int, ...]:
     return tuple(whole_number("layer_widths", width, 1) for width in layer_widths)
 
 
+def widths_text(layer_widths: Sequence[int]) -> str:
+    """The widths as tables and labels show them, such as "32-64-64-1"."""
+    return "-".join(map(str, layer_widths))
+
+
 def kan_terms(grid_size: int, spline_order: int) -> int:
     """Weights an edge of a KAN: one a basis function, and one for the base term."""
     grid_size = whole_number("grid_size", grid_size, 1)

@@ -64,12 +64,12 @@ def _parsed(field: str, text: str, parse: Callable[[str], _T]) -> _T:
         raise SpecError(f"{field} = {text!r}: must be {allowed}") from error
 
 
-def is_whole(value: object, minimum: int) -> bool:
+def is_whole(value: object, minimum: float = -math.inf) -> bool:
     """Whether a value is a whole number from `minimum` on; True and 2.0 are none."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
 
-def is_number(value: object, minimum: float) -> bool:
+def is_number(value: object, minimum: float = -math.inf) -> bool:
     """Whether a value is a finite number from `minimum` on; True is none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= minimum
 
@@ -206,6 +206,20 @@ class PointSpec:
     def local_batch_size(self) -> int:
         """Rows a rank trains in one step."""
         return self.global_batch_size // self.world_size
+
+    def global_batch_at(self, world_size: int) -> int:
+        """The global batch of the same curve on so many ranks: it stays in strong scaling, the local one in weak."""
+        return self.global_batch_size if self.scaling == "strong" else self.local_batch_size * world_size
+
+    def with_batch(self, global_batch_size: int, **others: Any) -> PointSpec:
+        """The point with another global batch, and `others` of its fields; data of which there are too few rows are
+        taken to be as many as needed. Raises `SpecError` where that is no point."""
+        rows = max(self.n_samples, global_batch_size)
+        return dataclasses.replace(self, global_batch_size=global_batch_size, n_samples=rows, **others)
+
+    def at(self, world_size: int, placement: str) -> PointSpec:
+        """The point of the same curve on so many ranks; otherwise as `with_batch`."""
+        return self.with_batch(self.global_batch_at(world_size), world_size=world_size, placement=placement)
 
     @property
     def point_id(self) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from simulated import simulate
+
 from kanstudy.analysis.held_out.frozen import Frozen
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.network.network import Link, Network
-from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.emulated_link import parse
 from kanstudy.record import Record
 from kanstudy.spec import PointSpec

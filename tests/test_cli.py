@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from kanstudy import cli
-from kanstudy.study import profile as profiles
+from kanstudy.study import places
 from kanstudy.study.series import NOTEBOOKS
 
 PROFILE = """
@@ -79,7 +79,7 @@ def project(tmp_path, monkeypatch, make_notebook):
     final = "profile: str = ''\nresults_dir: str = ''\nfigures_dir: str = ''"
     make_notebook("90_figures_and_tables", final, "print('final', profile, figures_dir)", folder=folder)
     (tmp_path / "mine.toml").write_text(PROFILE)
-    monkeypatch.setattr(profiles, "project_root", lambda: tmp_path)
+    monkeypatch.setattr(places, "project_root", lambda: tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -268,8 +268,8 @@ subprocess.run([sys.executable, '-c', 'import time; time.sleep(300)'], stderr=su
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background has it ignored
 from pathlib import Path
-from kanstudy.study import profile
-profile.project_root = lambda: Path({str(project)!r})
+from kanstudy.study import places
+places.project_root = lambda: Path({str(project)!r})
 from kanstudy.cli import main
 main(prog_name="kanstudy")
 """

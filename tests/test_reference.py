@@ -11,7 +11,7 @@ import pytest
 from kanstudy.analysis import estimates, results
 from kanstudy.analysis.held_out import frozen, scoring
 from kanstudy.analysis.machine_model.expected import expected
-from kanstudy.commands.simulate import machine_of
+from kanstudy.described_machine import machine_of
 from kanstudy.study import experiments
 from kanstudy.study.profile import load_profile
 

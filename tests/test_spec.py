@@ -94,3 +94,20 @@ def test_a_point_without_a_link_keeps_its_name_and_one_with_it_has_another():
 def test_a_link_that_is_none_is_refused_by_name(link):
     with pytest.raises(SpecError, match=f"link = {link!r}: must be "):
         make(link=link)
+
+
+@pytest.mark.parametrize(("scaling", "batches"), [("strong", [64, 64, 64]), ("weak", [32, 128, 32 * 512])])
+def test_on_other_ranks_a_curve_keeps_the_global_batch_or_the_local_one(scaling: str, batches: list[int]) -> None:
+    point = make(scaling=scaling, arms=("ddp",))
+    assert [point.global_batch_at(p) for p in (1, 4, 512)] == batches
+    there = point.at(4, "spread")
+    assert there == make(
+        scaling=scaling, arms=("ddp",), world_size=4, placement="spread", global_batch_size=batches[1], n_samples=128
+    )
+    assert there.at(2, "packed") == point
+
+
+def test_another_batch_has_rows_enough_and_must_be_a_point() -> None:
+    assert make().with_batch(1000, seed=3) == make(global_batch_size=1000, n_samples=1000, seed=3)
+    with pytest.raises(SpecError, match="global_batch_size = 63: must be divisible by the world size 2"):
+        make().with_batch(63)

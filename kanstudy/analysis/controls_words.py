@@ -9,7 +9,7 @@ import pandas as pd
 
 from kanstudy.analysis.controls import HIGHER, LOWER, NO_DIFFERENCE, PARAMETERS, UNTOLD
 from kanstudy.analysis.rows import value_text
-from kanstudy.analysis.tables.layouts import TEXT, Column
+from kanstudy.analysis.tables.layouts import SCALE, TEXT, Column
 
 CLAIM = "that communication overhead is not a matter of the KAN's edge-wise gradient structure"
 ALIKE_WITHIN = 0.1
@@ -21,7 +21,7 @@ _UNLIKE = "but the steps are not known to be equally long, so that this alone de
 CONTROLS = {
     "experiment": Column("experiment"),
     "series": TEXT["series"],
-    "world_size": Column("ranks"),
+    "world_size": SCALE["world_size"],
     "control": Column("MLP, matched in"),
     "control_batch": Column("its batch"),
     "step_ratio": Column("step, KAN / MLP", digits=2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from kanstudy.layout import layout_of
 from kanstudy.record import Record
 
 
@@ -19,11 +20,8 @@ def layout(record: Record) -> tuple[int, ...]:
     one that names none by its nodes, its ranks a node and its placement."""
     if hosts := (record.provenance.get("conditions") or {}).get("hosts"):
         return tuple(Counter(hosts).values())
-    nodes, most = record.nodes or 1, record.ranks_per_node or record.world_size
-    if record.placement == "packed":
-        full, rest = divmod(record.world_size, most)
-        return (most,) * full + ((rest,) if rest else ())
-    return tuple(record.world_size // nodes + (node < record.world_size % nodes) for node in range(nodes))
+    most = record.ranks_per_node or record.world_size
+    return layout_of(record.world_size, record.placement, most, record.nodes or 1)
 
 
 def flags(record: Record) -> list[str]:

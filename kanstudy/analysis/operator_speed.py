@@ -17,6 +17,7 @@ from kanstudy.analysis.tables.layouts import Column
 from kanstudy.analysis.tables.save import save_table
 from kanstudy.analysis.tables.view import view
 from kanstudy.bench_record import FLOOR, BenchRecord, Cell, Part, shape_of
+from kanstudy.sizes import widths_text
 
 NAME = "operator_speed"
 """Of the figure's and the table's files."""
@@ -88,7 +89,7 @@ def estimates(record: BenchRecord) -> pd.DataFrame:
             peak = _peak(record, text, name)
             rows.append(
                 {
-                    "layers": "-".join(map(str, shape.layer_widths)),
+                    "layers": widths_text(shape.layer_widths),
                     "batch_size": shape.batch_size,
                     "candidate": name,
                     "label": label,

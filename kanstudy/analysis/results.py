@@ -20,6 +20,7 @@ from kanstudy.analysis.nodes import node_set
 from kanstudy.analysis.series import series_keys, series_labels
 from kanstudy.record import Record
 from kanstudy.record_files import read_record
+from kanstudy.sizes import widths_text
 from kanstudy.stopping import decisions
 from kanstudy.strict_json import RecordError, as_object, build_strictly
 
@@ -90,7 +91,7 @@ def points(records: Sequence[Record]) -> pd.DataFrame:
     rows = []
     for record in records:
         row = {name: getattr(record, name) for name in names}
-        row["layer_widths"] = "-".join(map(str, record.layer_widths))
+        row["layer_widths"] = widths_text(record.layer_widths)
         row["n_rounds"] = min((len(arm.rounds) for arm in record.arms.values()), default=0)
         row["launches"] = launches(record)
         row["reason"] = fault_text(record)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from kanstudy.analysis.nodes import node_set
 from kanstudy.record import Record
+from kanstudy.sizes import widths_text
 
 SERIES_KEYS = (
     "experiment",
@@ -42,7 +43,7 @@ SERIES_KEYS = (
     "injection",
     "link",
 )
-"""What the points of one curve share; only the world size differs. `series_batch` is the batch that stays, `node_set`
+"""What the points of one curve share; only the world size differs. `node_set` is
 the launch's hosts, on which groups of all sizes are nested: a curve never joins two sets of nodes."""
 
 WORK_KEYS = tuple(
@@ -111,12 +112,11 @@ def series_keys(records: Sequence[Record]) -> list[tuple]:
     node_sets = {node_set(record) for record in records if record.conditions is not None}
     keys = []
     for record in records:
-        values = {name: getattr(record, name) for name in SERIES_KEYS if name not in ("series_batch", "node_set")}
+        values = {name: getattr(record, name) for name in SERIES_KEYS if name != "node_set"}
         same_type = [name for kind, name in hardware if kind == record.device_type]
         if record.device_name is None and len(same_type) == 1:
             values["device_name"] = same_type[0]
-        values["layer_widths"] = "-".join(map(str, record.layer_widths))
-        values["series_batch"] = record.global_batch_size if record.scaling == "strong" else record.local_batch_size
+        values["layer_widths"] = widths_text(record.layer_widths)
         values["node_set"] = node_set(record)
         if record.conditions is None and len(node_sets) == 1:
             values["node_set"] = next(iter(node_sets))

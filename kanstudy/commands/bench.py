@@ -85,18 +85,19 @@ def operator(
       kanstudy bench operator --profile laptop --add efficient-kan=kan.py:KAN
     """
     from kanstudy.study import bench as benches
+    from kanstudy.study.bench_plan import DEFAULT_ROUNDS, plan_bench
     from kanstudy.study.folder import FolderError
 
     loaded, results = folders.given(profile, results_dir)
     figures = folders.figures_folder(loaded, results_dir)
     try:
-        plan = benches.plan_bench(
+        plan = plan_bench(
             shapes,
             [name for name in (part.strip() for part in (operators or "").split(",")) if name],
             _added(added),
             peers=not no_peers,
             threads=threads,
-            rounds=rounds or benches.DEFAULT_ROUNDS,
+            rounds=rounds or DEFAULT_ROUNDS,
             profile=profile,
         )
         click.echo(

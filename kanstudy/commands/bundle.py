@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 def pack(profile: Profile | None, results_dir: str, file: str) -> None:
     """Make figures and tables anew and write them with the records into one archive."""
     from kanstudy.analysis import results
-    from kanstudy.study import bundle
+    from kanstudy.study import archive, bundle
     from kanstudy.study.notebooks import NotebookError, run_notebook
-    from kanstudy.study.profile import project_root
+    from kanstudy.study.places import project_root
 
     path = Path(file).expanduser().absolute()
     folder = folders.results_folder(profile, results_dir)
     notebook = project_root() / "notebooks" / f"{FINAL}.ipynb"
     try:
-        bundle.check_ending(path)
+        archive.check_ending(path)
         with tempfile.TemporaryDirectory(prefix="kanstudy-") as made:  # what the notebook makes, and nothing older
             click.echo(f"[1/1] {FINAL}")
             parameters = {"results_dir": str(folder), "figures_dir": f"{made}/figures"}
@@ -35,7 +35,7 @@ def pack(profile: Profile | None, results_dir: str, file: str) -> None:
             files = bundle.contents(folder, Path(made) / "figures", results.experiments(folder))
         name = profile.name if profile else folder.name
         digest = bundle.write_bundle(path, name, files, results.load(folder).records)
-    except (bundle.BundleError, results.ResultsError) as error:
+    except (archive.BundleError, results.ResultsError) as error:
         raise BadInput(str(error)) from error
     except NotebookError as error:
         raise click.ClickException(f"{file}: not written, the figures could not be made: {error}") from error
@@ -49,16 +49,16 @@ def rebuild(file: str, results_dir: str) -> None:
     """Verify a bundle, unpack its records, and make figures and tables of them; say whether these are the bundle's."""
     from kanstudy.analysis.tables.unequal import unequal
     from kanstudy.files import write_atomically
-    from kanstudy.study import bundle
+    from kanstudy.study import archive, bundle
 
     path = Path(file).expanduser()
-    stem = next((path.name.removesuffix(end) for end in bundle.ENDINGS if path.name.endswith(end)), path.name)
+    stem = next((path.name.removesuffix(end) for end in archive.ENDINGS if path.name.endswith(end)), path.name)
     folder = folders.results_folder(None, results_dir or stem)
     try:
         if folder.is_dir() and any(folder.iterdir()):
             raise BadInput(f"{folders.short(folder)}: is there already: name an empty folder with --results-dir")
         files = bundle.read_bundle(path)
-    except bundle.BundleError as error:
+    except archive.BundleError as error:
         raise BadInput(" ".join(str(error).split())) from error
     except OSError as error:
         raise BadInput(f"{file}: cannot be read: {error.strerror or error}") from error

@@ -6,9 +6,8 @@ import sys
 
 import click
 
-from kanstudy.commands import folders
+from kanstudy.commands import folders, options
 from kanstudy.commands.errors import BadInput
-from kanstudy.study.series import NOTEBOOKS
 
 EXIT_CODES = """\b
 Exit codes:
@@ -21,7 +20,7 @@ Exit codes:
 
 @click.command(epilog=EXIT_CODES)
 @click.option("--profile", metavar="P", help="the profile that was submitted")
-@click.option("--results-dir", default="", metavar="D", help="where the records lie  [default: results/<profile>]")
+@options.results_dir
 def collect(profile: str | None, results_dir: str) -> None:
     """Show how far submitted jobs are: what the queue says, and which points are measured, running, failed and why.
 
@@ -43,8 +42,7 @@ def collect(profile: str | None, results_dir: str) -> None:
         if not plans and loaded is not None:
             from kanstudy.study import experiments  # brings numpy, which a look at submitted jobs can do without
 
-            every = {name: experiments.plan(loaded, name, launcher="none") for name in NOTEBOOKS}
-            plans = {name: plan for name, plan in every.items() if plan.points}
+            plans = experiments.plans(loaded, launcher="none")
     except (ValueError, KeyError, OSError) as error:  # a profile's, or of a run folder that is none
         raise BadInput(str(error)) from error
     if not plans:

@@ -33,7 +33,7 @@ def compare(given: tuple[str, str], figures_dir: str) -> None:
     """Write the page, the tables and the figures, and say where they are."""
     from kanstudy.analysis.comparison import changes, conditions, sides
     from kanstudy.files import write_atomically
-    from kanstudy.study.profile import project_root
+    from kanstudy.study.places import project_root
     from kanstudy.study.report import page
 
     (a, in_a), (b, in_b) = (_side(letter, text) for letter, text in zip("AB", given, strict=True))
@@ -82,7 +82,7 @@ def _body(
     """The page's parts in order; tables and figures are written as files on the way."""
     from kanstudy.analysis import captions, plots
     from kanstudy.analysis.comparison import changes
-    from kanstudy.analysis.tables.layouts import Column
+    from kanstudy.analysis.tables.layouts import SCALE, Column
     from kanstudy.analysis.tables.save import save_table
     from kanstudy.analysis.tables.view import view
 
@@ -97,7 +97,7 @@ def _body(
     caption = "Conditions that differ."
     yield table(differing, heads, "conditions", caption) if len(differing) else _paragraph("None that records tell.")
     yield "<h2>What cannot be compared</h2>"
-    heads = {"side": Column("side"), "experiment": Column("experiment"), "world_size": Column("ranks")}
+    heads = {"side": Column("side"), "experiment": Column("experiment"), "world_size": SCALE["world_size"]}
     heads |= {"point_id": Column("point"), "reason": Column("because")}
     caption = "Points without a partner of the same work."
     yield table(alone, heads, "not_compared", caption) if len(alone) else _paragraph("Every point has its partner.")

@@ -1,8 +1,9 @@
-"""What the options --profile, --results-dir and --figures-dir name, and the notebooks that are run on it."""
+"""What the options --profile, --results-dir, --figures-dir and --calibration name, and what is run on it."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,10 @@ from kanstudy.commands.errors import BadInput
 from kanstudy.study.batch import OK
 
 if TYPE_CHECKING:
+    from kanstudy.analysis.calibration.calibration import Calibration
     from kanstudy.study.batch import Batch
+    from kanstudy.study.plan import ExperimentPlan
     from kanstudy.study.profile import Profile
-
-profile_or_not = click.option("--profile", metavar="P", help="the profile whose results are meant")
-results_dir_option = click.option(
-    "--results-dir", default="", metavar="D", help="where the records lie  [default: results/<profile>]"
-)
 
 
 def load(profile: str) -> Profile:
@@ -31,6 +29,38 @@ def load(profile: str) -> Profile:
         raise BadInput(str(error)) from error
 
 
+def plans_of(
+    profile: Profile,
+    only: Collection[str] = (),
+    rounds: int = 0,
+    launches: int = 1,
+    launcher: str = "local",
+    say: Callable[[str], object] | None = None,
+) -> dict[str, ExperimentPlan]:
+    """The plans that `kanstudy.study.experiments.plans` gives."""
+    from kanstudy.study import experiments
+    from kanstudy.study.profile import ProfileError
+
+    try:
+        return experiments.plans(profile, only, rounds, launches, launcher, say)
+    except ProfileError as error:
+        raise BadInput(str(error)) from error
+
+
+def calibration_of(given: Path | str) -> Calibration:
+    """The calibration that --calibration names: its file, or a results folder."""
+    from kanstudy.analysis.calibration import calibration_file
+    from kanstudy.analysis.calibration.calibration import CalibrationError
+    from kanstudy.analysis.calibration.domain import NotCovered
+
+    try:
+        return calibration_file.load(given)
+    except (CalibrationError, NotCovered) as error:
+        raise BadInput(str(error)) from error
+    except OSError as error:
+        raise BadInput(f"--calibration {given}: cannot be read: {error.strerror}") from error
+
+
 def given(profile: str | None, results_dir: str) -> tuple[Profile | None, Path]:
     """The profile, if one is named, and the folder of its records; one of the two options is needed."""
     if not profile and not results_dir:
@@ -41,7 +71,7 @@ def given(profile: str | None, results_dir: str) -> tuple[Profile | None, Path]:
 
 def results_folder(profile: Profile | None, given: str, option: str = "--results-dir") -> Path:
     """The folder given, or else the profile's; it need not exist, but must be none that cannot."""
-    from kanstudy.study.profile import results_dir
+    from kanstudy.study.places import results_dir
 
     try:
         folder = Path(given).expanduser().absolute() if profile is None else results_dir(profile, given).absolute()
@@ -61,12 +91,12 @@ def simulated_folder(profile: Profile) -> Path:
 
 def figures_folder(profile: Profile | None, results_dir: str, figures_dir: str = "") -> Path:
     """Where figures go: the folder given, or below the results that are named, or else the profile's."""
-    from kanstudy.study import profile as profiles
+    from kanstudy.study import places
 
     if figures_dir:
         return Path(figures_dir).expanduser().absolute()
     if profile and not results_dir:
-        return profiles.figures_dir(profile)
+        return places.figures_dir(profile)
     return results_folder(profile, results_dir) / "figures"
 
 
@@ -74,14 +104,14 @@ def batch_of(
     profile: Profile | None, results_dir: str, figures_dir: str = "", max_minutes: float = 0.0, **parameters: Any
 ) -> Batch:
     """The notebooks on those folders."""
-    from kanstudy.study import batch
-    from kanstudy.study import profile as profiles
+    from kanstudy.study import batch, places
+    from kanstudy.study.profile import builtin_profiles
 
     results, figures = results_folder(profile, results_dir), figures_folder(profile, results_dir, figures_dir)
     if profile:
-        builtin = profile.name in profiles.builtin_profiles()
+        builtin = profile.name in builtin_profiles()
         parameters["profile"] = profile.name if builtin else str(profile.path)
-    notebooks = profiles.project_root() / "notebooks"
+    notebooks = places.project_root() / "notebooks"
     return batch.Batch(notebooks, results, figures, parameters | {"launcher": "local"}, max_minutes, click.echo)
 
 

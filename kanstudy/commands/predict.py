@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
     from kanstudy.analysis.calibration.calibration import Calibration
     from kanstudy.analysis.prediction.costs import Limits, Prices
-    from kanstudy.analysis.prediction.site import Site
     from kanstudy.study.profile import Profile
 
 EXIT_CODES = """\b
@@ -81,13 +79,12 @@ def predict(
       kanstudy predict --profile finisterrae3 --calibration proposal/calibration.json --out there
       kanstudy predict --profile mine.toml --steps 200000 --budget 1500 --deadline 24 --out proposal
     """
-    from kanstudy.analysis.calibration import calibration_file
-    from kanstudy.analysis.calibration.calibration import CalibrationError
     from kanstudy.analysis.calibration.domain import NotCovered
     from kanstudy.analysis.calibration.spread import TooFewSteps
     from kanstudy.analysis.prediction import costs, widening
     from kanstudy.analysis.prediction.predict import predict as predicted
     from kanstudy.analysis.prediction.site import PredictionError
+    from kanstudy.described_machine import site_of
     from kanstudy.study.prediction import points
     from kanstudy.study.profile import ProfileError
 
@@ -102,13 +99,11 @@ def predict(
         raise BadInput(f"{folders.short(own)}: nothing is measured there: {how}, or name another with --calibration")
     try:
         asked = points(loaded, sizes, scaling or "")
-        found = calibration_file.load(calibration or own)
+        found = folders.calibration_of(calibration or own)
         _check_device(loaded, found)
         frame = predicted(found, asked, site_of(loaded, found), widening.read(held_out) if held_out else None)
-    except (ProfileError, CalibrationError, NotCovered, TooFewSteps, PredictionError, widening.WideningError) as error:
+    except (ProfileError, NotCovered, TooFewSteps, PredictionError, widening.WideningError) as error:
         raise BadInput(str(error)) from error
-    except OSError as error:
-        raise BadInput(f"--calibration {calibration}: cannot be read: {error.strerror}") from error
     costed = costs.with_costs(frame, steps, prices)
     _tell(costed, found, limits, steps, loaded, prices, _folder(out))
 
@@ -165,39 +160,6 @@ def _check_device(profile: Profile, calibration: Calibration) -> None:
             f"device = {profile.device!r} of {profile.path}: the calibration is of {calibrated}"
             f" ({calibration.device_name}); must be a calibration of {profile.device}"
         )
-
-
-def site_of(profile: Profile, calibration: Calibration) -> Site:
-    """Where the profile's ranks lie. Another machine's calibration brings its computation alone: the links are those
-    that the profile states. Of the profile's own the links are as calibrated, and as stated where none was, such as
-    between nodes where only one was there.
-    """
-    from kanstudy.analysis.network.link import TIERS
-    from kanstudy.analysis.network.network import of_profile
-    from kanstudy.analysis.prediction.site import PredictionError, Site
-
-    constants = calibration.constants
-    stated = None if profile.network is None else of_profile(dataclasses.asdict(profile.network), profile.name)
-    own = is_own(profile, calibration)
-    if stated is None and not own:
-        raise PredictionError(
-            f"the calibration is of {calibration.profile} ({calibration.device_name}), and {profile.path}"
-            " states no [network]: one machine's network is not taken for another's; state it there"
-        )
-    known = {"inside": constants.inside_latency_s, "between": constants.between_latency_s} if own else {}
-    tiers = tuple(tier for tier in TIERS if known.get(tier) is None)
-    return Site(
-        ranks_per_node=profile.cluster.ranks_per_node if profile.cluster else calibration.node_ranks,
-        network=stated if tiers else None,
-        stated=tiers,
-        memory_bytes=profile.device_constants.memory_gib * 2**30 or None,
-    )
-
-
-def is_own(profile: Profile, calibration: Calibration) -> bool:
-    """Whether a calibration is of the profile's machine: measured with a profile of that name, on a device whose name
-    has that of [device] in it, if that is stated."""
-    return calibration.profile == profile.name and profile.device_constants.name in calibration.device_name
 
 
 def _tell(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kanstudy.commands import bundle, comparison, folders
+from kanstudy.commands import bundle, comparison, folders, options
 from kanstudy.commands.errors import BadInput
 from kanstudy.study.batch import FAILED, OK
 
@@ -16,8 +16,8 @@ Exit codes:
 
 
 @click.command(epilog=EXIT_CODES)
-@folders.profile_or_not
-@folders.results_dir_option
+@options.profile_or_not
+@options.results_dir
 @click.option("--figures-dir", default="", metavar="F", help="where figures and tables go")
 @click.option(
     "--compare",

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kanstudy.commands import folders
+from kanstudy.commands import folders, options
 from kanstudy.commands.errors import BadInput
-from kanstudy.study.series import SERIES
 
 if TYPE_CHECKING:
     from kanstudy.analysis.machine_model.model import MachineModel
@@ -30,18 +29,10 @@ Exit codes:
 
 @click.command(epilog=EXIT_CODES)
 @click.option("--profile", required=True, metavar="P", help="finisterrae3, ..., or a path to your .toml")
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="EXPERIMENT",
-    type=click.Choice(list(SERIES)),
-    help=f"this experiment alone; may be repeated: {', '.join(SERIES)}",
-)
+@options.only
 @click.option("--out", default="", metavar="D", help="where the records go  [default: results/<profile>-simulated]")
-@click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="rounds a point  [default: the profile's]")
-@click.option(
-    "--launches", type=click.IntRange(min=1), default=1, metavar="L", help="launches of all rounds  [default: 1]"
-)
+@options.rounds
+@options.launches
 @click.option(
     "--calibration",
     default="",
@@ -70,8 +61,10 @@ def simulate(
       kanstudy report --results-dir results/finisterrae3-simulated
       kanstudy simulate --profile mine.toml --calibration proposal/calibration.json --only weak_scaling
     """
+    from kanstudy.described_machine import machine_of
+
     loaded = folders.load(profile)
-    plans = _plans(loaded, only, rounds or 0, launches)
+    plans = folders.plans_of(loaded, only, rounds or 0, launches, "none")
     machine = _calibrated(loaded, calibration, mixed) if calibration or mixed else partial(machine_of, loaded)
     machines, refused = _machines(plans, machine)
     results = folders.results_folder(None, out, "--out") if out else folders.simulated_folder(loaded)
@@ -92,7 +85,7 @@ def _machines(
     for point in (point for plan in plans.values() for point in plan.points):
         try:
             machines[point] = machine(point)
-        except ValueError as error:  # the calibration does not cover it
+        except ValueError as error:  # the profile does not describe it, or the calibration does not cover it
             refused[point] = str(error)
     if not machines:
         raise BadInput(next(iter(refused.values()), "the profile has no points of these experiments"))
@@ -124,73 +117,25 @@ def _write(plans: Mapping[str, ExperimentPlan], machines: Mapping[PointSpec, Mac
         raise click.ClickException(f"{results}: cannot be written: {error.strerror or error}") from error
 
 
-def _plans(profile: Profile, only: tuple[str, ...], rounds: int, launches: int) -> dict[str, ExperimentPlan]:
-    from kanstudy.study import experiments
-    from kanstudy.study.strict import ProfileError
-
-    try:
-        plans = {
-            name: experiments.plan(profile, name, rounds, launches, "none")
-            for name in experiments.EXPERIMENTS
-            if not only or name in only
-        }
-    except ProfileError as error:
-        raise BadInput(str(error)) from error
-    for name, plan in plans.items():
-        if not plan.points and name in only:
-            raise BadInput(plan.note)
-    return {name: plan for name, plan in plans.items() if plan.points}
-
-
-def machine_of(profile: Profile, point: PointSpec) -> MachineModel:
-    """The machine that the profile describes, for models of the point's kind; `BadInput` where it does not."""
-    from kanstudy.analysis.machine_model.of_profile import of_profile
-    from kanstudy.analysis.network.network import of_profile as network_of_profile
-    from kanstudy.study.profile import builtin_profiles
-
-    if profile.network is None:
-        raise BadInput(
-            f"{profile.path}: has no [network], whose constants the simulation needs; its keys are in"
-            f" {builtin_profiles()['cluster_template']}"
-        )
-    network = network_of_profile(dataclasses.asdict(profile.network), profile.name)
-    cluster = profile.cluster
-    try:
-        return of_profile(
-            point,
-            dataclasses.asdict(profile.device_constants),
-            network,
-            ranks_per_node=cluster.ranks_per_node if cluster else None,
-            nodes=cluster.nodes if cluster else None,
-        )
-    except ValueError as error:
-        raise BadInput(f"{profile.path} [device]: {error}") from error
-
-
 def _calibrated(profile: Profile, given: str, mixed: bool) -> Callable[[PointSpec], MachineModel]:
     """The machine of a calibration, by point; computation and network of one machine unless `mixed` asks for two."""
-    from kanstudy.analysis.calibration import calibration_file
-    from kanstudy.analysis.calibration.calibration import CalibrationError
-    from kanstudy.analysis.calibration.domain import NotCovered
     from kanstudy.analysis.prediction import drawn
     from kanstudy.analysis.prediction.site import PredictionError
-    from kanstudy.commands.predict import is_own, site_of
+    from kanstudy.described_machine import is_own, site_of
 
     if not given:
         raise click.UsageError("--mixed needs --calibration")
+    calibration = folders.calibration_of(given)
+    if not is_own(profile, calibration) and not mixed:
+        raise BadInput(
+            f"--calibration {given}: is of {calibration.profile} ({calibration.device_name}); --mixed takes its"
+            f" computation on the network of {profile.name}"
+        )
+    nodes = profile.cluster.nodes if profile.cluster else None
     try:
-        calibration = calibration_file.load(given)
-        if not is_own(profile, calibration) and not mixed:
-            raise BadInput(
-                f"--calibration {given}: is of {calibration.profile} ({calibration.device_name}); --mixed takes its"
-                f" computation on the network of {profile.name}"
-            )
-        nodes = profile.cluster.nodes if profile.cluster else None
         site = dataclasses.replace(site_of(profile, calibration), nodes=nodes)
-    except (CalibrationError, NotCovered, PredictionError) as error:
+    except PredictionError as error:
         raise BadInput(str(error)) from error
-    except OSError as error:
-        raise BadInput(f"--calibration {given}: cannot be read: {error.strerror}") from error
     return lambda point: drawn.machine_of(calibration, point, site)
 
 

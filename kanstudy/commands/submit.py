@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import click
 
-from kanstudy.commands import folders
+from kanstudy.commands import folders, options
 from kanstudy.commands.errors import BadInput
-from kanstudy.study.series import NOTEBOOKS
 
 EXIT_CODES = """\b
 Exit codes:
@@ -19,22 +18,10 @@ Exit codes:
 
 @click.command(epilog=EXIT_CODES)
 @click.option("--profile", required=True, metavar="P", help="finisterrae3, or a path to your .toml with a [cluster]")
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="EXPERIMENT",
-    type=click.Choice(list(NOTEBOOKS)),
-    help=f"this experiment alone; may be repeated: {', '.join(NOTEBOOKS)}",
-)
+@options.only
 @click.option("--results-dir", default="", metavar="D", help="where the records go  [default: results/<profile>]")
-@click.option("--rounds", type=click.IntRange(min=1), metavar="N", help="rounds a point  [default: the profile's]")
-@click.option(
-    "--launches",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="L",
-    help="separate launches, each with all rounds; a number to quote rests on at least 5  [default: 1]",
-)
+@options.rounds
+@options.launches
 @click.option(
     "--env",
     "variables",
@@ -67,7 +54,7 @@ def submit(
       kanstudy submit --profile mycluster.toml --only strong_scaling --launches 5
       kanstudy submit --profile finisterrae3 --env NCCL_ALGO=Ring --results-dir results/rings
     """
-    from kanstudy.study import experiments
+    from kanstudy.study import experiments, places
     from kanstudy.study import profile as profiles
     from kanstudy.study.cluster import with_variables
     from kanstudy.study.folder import FolderError
@@ -81,17 +68,9 @@ def submit(
         if variables and not results_dir:
             raise profiles.ProfileError(f"--env {variables[0]}: needs --results-dir, which keeps such records apart")
         loaded = replace(loaded, cluster=with_variables(cluster, variables, "--env"))
-        plans = {
-            name: experiments.plan(loaded, name, rounds or 0, launches, "none")
-            for name in NOTEBOOKS
-            if not only or name in only
-        }
-        for name, plan in plans.items():
-            if not plan.points and name in only:
-                raise profiles.ProfileError(plan.note)
-        plans = {name: plan for name, plan in plans.items() if plan.points}
-        results = profiles.results_dir(loaded, results_dir).absolute()
-        figures = results / "figures" if results_dir else profiles.figures_dir(loaded)
+        plans = experiments.plans(loaded, only, rounds or 0, launches, "none")
+        results = places.results_dir(loaded, results_dir).absolute()
+        figures = results / "figures" if results_dir else places.figures_dir(loaded)
         if dry_run:
             left = submission.unfinished(plans, results)
             click.echo(costs.plan_text(left, loaded) if left else "Every planned point has its final record")

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import importlib.util
 import json
 import os
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from kanstudy.bench_record import (
-    DEFAULT_SHAPES,
     OPERATORS,
     PEERS,
     Accuracy,
@@ -33,87 +30,35 @@ from kanstudy.bench_record import (
     Part,
     Request,
     Timing,
-    shape_of,
     write_bench,
 )
 from kanstudy.machine import core_order
 from kanstudy.study import folder
+from kanstudy.study.bench_plan import NOT_INSTALLED, BenchPlan, is_installed
 from kanstudy.study.processes import started
 from kanstudy.study.progress import Progress, duration
 from kanstudy.study.provenance import collect
 from kanstudy.study.run_spec import environment
 
-DEFAULT_ROUNDS = 20
 BLOCK_S = 0.05
 SILENT_S = 600.0
 """A process that says nothing for so long is ended."""
 SLOWEST_STEP_S = 10.0
 """A candidate with a slower step is not timed: its blocks would take longer than all others' together."""
-_NOT_INSTALLED = "is not installed: pip install 'kanstudy[peers]'"
 _POLL_S = 0.05
 _WHOLE_TENSORS = {"MALLOC_MMAP_MAX_": "65536", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 """For memory: a freed tensor goes back to the system at once, so that what is resident is what is held."""
 
-Command = Callable[[Request], list[str]]
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BenchPlan:
-    """What to measure: shapes by their text, candidates by name, `added` the user's own by name."""
-
-    shapes: tuple[str, ...]
-    candidates: tuple[str, ...]
-    added: dict[str, str]
-    threads: int
-    rounds: int
-    profile: str | None = None
-    seed: int = 0
-
-
-def plan_bench(
-    shapes: Sequence[str] = (),
-    operators: Sequence[str] = (),
-    added: dict[str, str] | None = None,
-    *,
-    peers: bool = True,
-    threads: int = 1,
-    rounds: int = DEFAULT_ROUNDS,
-    profile: str | None = None,
-) -> BenchPlan:
-    """The plan: without `shapes` the usual ones, without `operators` all, with the peers unless `peers` is false.
-
-    Raises `ValueError` naming what is wrong, also where a peer named in `operators` is not installed.
-    """
-    added = added or {}
-    texts = tuple(dict.fromkeys(str(shape_of(shape)) for shape in shapes or DEFAULT_SHAPES))
-    known = (*OPERATORS, *PEERS, *added)
-    for name in operators:
-        if name not in known:
-            raise ValueError(f"operator {name!r}: must be one of {', '.join(known)}")
-        if name in PEERS and not is_installed(name):
-            raise ValueError(f"operator {name!r}: {_NOT_INSTALLED}")
-    names = operators or (*OPERATORS, *(PEERS if peers else ()))
-    names = tuple(dict.fromkeys((*names, *added)))
-    if not 1 <= threads <= len(core_order()):
-        raise ValueError(f"threads = {threads}: must be from 1 to {len(core_order())}, the cores that are usable here")
-    if rounds < 1:
-        raise ValueError(f"rounds = {rounds}: must be at least 1")
-    return BenchPlan(shapes=texts, candidates=names, added=added, threads=threads, rounds=rounds, profile=profile)
-
-
-def is_installed(peer: str) -> bool:
-    """Whether a peer's module can be found; it is not imported."""
-    return importlib.util.find_spec(PEERS[peer]) is not None
-
-
-def run(plan: BenchPlan, results: Path, say: Say = print, *, _command: Command | None = None) -> BenchRecord:
+def run(plan: BenchPlan, results: Path, say: Say = print) -> BenchRecord:
     """Measure a plan; the record in `results` is rewritten after each part, and returned.
 
     Raises `FolderError` before anything starts if the results cannot be written.
     """
     with folder.opened(results), tempfile.TemporaryDirectory(prefix="kanstudy-bench-") as scratch:
-        bench = _Bench(plan, results, Path(scratch), say, _command or command)
+        bench = _Bench(plan, results, Path(scratch), say)
         bench.measure()
         return bench.record
 
@@ -124,8 +69,8 @@ def command(request: Request) -> list[str]:
 
 
 class _Bench:
-    def __init__(self, plan: BenchPlan, results: Path, scratch: Path, say: Say, command: Command) -> None:
-        self.plan, self.results, self.scratch, self.say, self.command = plan, results, scratch, say, command
+    def __init__(self, plan: BenchPlan, results: Path, scratch: Path, say: Say) -> None:
+        self.plan, self.results, self.scratch, self.say = plan, results, scratch, say
         self.logs = results / "logs" / "bench" / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         self.logs.mkdir(parents=True)
         self.environment = environment(plan.threads)
@@ -149,7 +94,7 @@ class _Bench:
     def _first_steps_and_memory(self, cell: Cell) -> None:
         name, caches = cell.candidate, self.scratch / f"caches{self.asked}"
         if name in PEERS and not is_installed(name):
-            answer: dict[str, Any] = {"fault": {"status": "absent", "reason": _NOT_INSTALLED}}
+            answer: dict[str, Any] = {"fault": {"status": "absent", "reason": NOT_INSTALLED}}
         else:
             answer = self._ask("first_step", [name], cell.shape, caches)
         if not _take_fault(answer, cell.memory):
@@ -227,7 +172,7 @@ class _Bench:
             own = own | _WHOLE_TENSORS
         log = self.logs / f"{stem}.log"
         progress = Progress(Path(request.progress), 1, self.say)
-        with started(self.command(request), own, log) as process:
+        with started(command(request), own, log) as process:
             while (code := process.poll()) is None and progress.silent_s <= SILENT_S:
                 time.sleep(_POLL_S)
                 progress.poll()

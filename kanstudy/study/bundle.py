@@ -8,66 +8,38 @@
     <name>/figures/               figures, captions and tables
     <name>/environment/           requirements.txt, and what was changed since the commit, if anything
 
-The same content gives the same bytes: members are sorted, and carry no times or owners. What is read is taken for
-foreign until all of it is verified, and nothing is written before. Checksums tell that nothing was changed by
-accident or carelessly; that nobody made the whole anew is told by the checksum of the archive itself, so state it in
-the paper.
+The same content gives the same bytes. What is read is taken for foreign until all of it is verified, and nothing is
+written before. Checksums tell that nothing was changed by accident or carelessly; that nobody made the whole anew is
+told by the checksum of the archive itself, so state it in the paper.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import json
 import re
-import stat
-import struct
-import tarfile
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import kanstudy
 from kanstudy.files import write_atomically
 from kanstudy.record import Record
 from kanstudy.study import provenance
+from kanstudy.study.archive import BundleError, check_ending, pack, unpack
 from kanstudy.study.folder import BESIDE, simulated_beside
 
-ENDINGS = (".zip", ".tar.gz", ".tgz")
 FORMAT, VERSION = "kanstudy bundle", 1
 MANIFEST, CHECKSUMS, README = "manifest.json", "SHA256SUMS", "README.txt"
 FOLDERS = ("results", "figures", "environment")
-LARGEST_BYTES = 2**30
-"""Of all members together, unpacked: they are held in memory."""
-
 _SAID = """{name}: the records of a scaling study, and the figures and tables made of them.
 
 Check that nothing was changed:  sha256sum -c {checksums}
 Make figures and tables again:   kanstudy report --from THIS_FILE
 (kanstudy {version}; environment/requirements.txt has the packages, {manifest} the code state)
 """
-
-_UNREADABLE = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    zlib.error,
-    struct.error,
-    OSError,
-    EOFError,
-    ValueError,
-    LookupError,
-)
-"""What the archives' own modules raise on bytes that are none; zipfile also, on encryption and unknown methods, a
-RuntimeError."""
-
-
-class BundleError(ValueError):
-    """A file that is no bundle, or one that was changed; the message names the file and what is wrong."""
 
 
 def contents(results: Path, figures: Path, experiments: Iterable[str]) -> dict[str, bytes]:
@@ -96,7 +68,7 @@ def write_bundle(path: Path, name: str, files: Mapping[str, bytes], records: Ite
     sums = "".join(f"{_sha256(members[member])}  {member}\n" for member in sorted(members))
     members[CHECKSUMS] = sums.encode()
     placed = {f"{root}/{member}": members[member] for member in sorted(members)}
-    data = _zip(placed) if path.name.endswith(".zip") else _tar(placed)
+    data = pack(placed, as_zip=path.name.endswith(".zip"))
     write_atomically(path, data)
     return _sha256(data)
 
@@ -108,21 +80,10 @@ def read_bundle(path: Path) -> dict[str, bytes]:
     or where a file is missing, too many or not what its checksum says; `OSError` where it cannot be read.
     """
     check_ending(path)
-    if path.stat().st_size > LARGEST_BYTES:
-        raise BundleError(f"{path}: is larger than {LARGEST_BYTES >> 20} MiB")
-    data = io.BytesIO(path.read_bytes())
     try:
-        return _verified(dict(_placed(_zipped(data) if path.name.endswith(".zip") else _tarred(data))))
+        return _verified(dict(_placed(unpack(path))))
     except BundleError as error:
         raise BundleError(f"{path}: {error}") from error
-    except (*_UNREADABLE, RuntimeError) as error:
-        raise BundleError(f"{path}: not an archive that can be read: {error}") from error
-
-
-def check_ending(path: Path) -> None:
-    """Raise `BundleError` where the name does not tell the kind of archive."""
-    if not path.name.endswith(ENDINGS):
-        raise BundleError(f"{path}: must end in {', '.join(ENDINGS)}")
 
 
 def _environment() -> dict[str, bytes]:
@@ -156,60 +117,6 @@ def _manifest(name: str, records: Iterable[Record]) -> dict[str, Any]:
         "measured_utc": [days[0], days[-1]] if days else None,
         "made_with": {part: made[part] for part in ("kanstudy", "git", "python", "system", "packages")},
     }
-
-
-def _zip(members: Mapping[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, data in members.items():
-            info = zipfile.ZipInfo(name)  # of 1980: the earliest that a zip knows
-            info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
-            archive.writestr(info, data, zipfile.ZIP_DEFLATED, compresslevel=9)
-    return buffer.getvalue()
-
-
-def _tar(members: Mapping[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with (
-        gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
-    ):
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)  # of no time, nobody's
-            info.size, info.mode = len(data), 0o644
-            archive.addfile(info, io.BytesIO(data))
-    return buffer.getvalue()
-
-
-def _zipped(data: IO[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of a zip's files."""
-    with zipfile.ZipFile(data) as archive:
-        files = [info for info in archive.infolist() if not info.is_dir()]
-        _refuse_large(sum(info.file_size for info in files))
-        for info in files:
-            if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
-                raise BundleError(f"{info.filename}: is no plain file")
-            yield info.filename, archive.read(info)
-
-
-def _tarred(data: IO[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of a compressed tar's files."""
-    with tarfile.open(fileobj=data, mode="r:gz") as archive:
-        total = 0
-        for member in archive:
-            if member.isdir():
-                continue
-            file = archive.extractfile(member) if member.isreg() else None
-            if file is None:
-                raise BundleError(f"{member.name}: is no plain file")
-            total += member.size
-            _refuse_large(total)
-            yield member.name, file.read()
-
-
-def _refuse_large(size: int) -> None:
-    if size > LARGEST_BYTES:
-        raise BundleError(f"unpacks to more than {LARGEST_BYTES >> 20} MiB")
 
 
 def _placed(members: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:

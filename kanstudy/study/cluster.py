@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kanstudy.layout import layout_of
 from kanstudy.network_words import ALGORITHMS, BASES, NCCL_ALGORITHMS, NCCL_PROTOCOLS
 from kanstudy.spec import PLACEMENTS, PointSpec
 from kanstudy.study.strict import ProfileError, allowed, build, key
@@ -80,15 +81,15 @@ class Cluster:
             if point.experiment == "operator_scaling":
                 yield replace(point, placement=self.placements[0])
                 continue
-            packed, spread = (self.hosts(point.world_size, name) for name in ("packed", "spread"))
+            packed, spread = (len(self.layout(point.world_size, name)) for name in ("packed", "spread"))
             for name in self.placements:
                 is_another = spread != packed and point.world_size % spread == 0  # 2+2+1+1 compares with nothing
                 if name == "packed" or is_another or "packed" not in self.placements:
                     yield replace(point, placement=name)
 
-    def hosts(self, world_size: int, placement: str) -> int:
-        """Nodes on which a group of ranks lies: as few as carry it where `packed`, as many as there are if `spread`."""
-        return -(-world_size // self.ranks_per_node) if placement == "packed" else min(world_size, self.nodes)
+    def layout(self, world_size: int, placement: str) -> tuple[int, ...]:
+        """How many ranks of a group lie on each of its nodes."""
+        return layout_of(world_size, placement, self.ranks_per_node, self.nodes)
 
 
 @dataclass(frozen=True, kw_only=True)

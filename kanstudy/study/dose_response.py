@@ -11,8 +11,9 @@ from pathlib import Path
 
 from kanstudy.injection import OWN_FACTOR, Injection
 from kanstudy.spec import ARMS, PointSpec
+from kanstudy.study.places import folder_to_read
 from kanstudy.study.plan import ExperimentPlan
-from kanstudy.study.profile import Profile, Study, folder_to_read
+from kanstudy.study.profile import Profile, Study
 from kanstudy.study.series import Machine
 from kanstudy.study.strict import ProfileError, allowed
 

@@ -8,7 +8,7 @@ measured (a global batch that the world size does not divide, too few rows, a da
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from kanstudy.spec import ARMS, PointSpec
@@ -29,7 +29,7 @@ from kanstudy.study.series import (
 )
 from kanstudy.study.strict import ProfileError, allowed
 
-__all__ = ["EXPERIMENTS", "ExperimentPlan", "plan", "points"]
+__all__ = ["EXPERIMENTS", "ExperimentPlan", "plan", "plans", "points"]
 
 
 def plan(
@@ -65,6 +65,28 @@ def plan(
         note=note,
         remarks=_remarks(profile, experiment),
     )
+
+
+def plans(
+    profile: Profile,
+    only: Collection[str] = (),
+    rounds: int = 0,
+    launches: int = 1,
+    launcher: str = "local",
+    say: Callable[[str], object] | None = None,
+) -> dict[str, ExperimentPlan]:
+    """The plan of every experiment of which the profile has points, or of those in `only`, in running order.
+
+    All are checked before anything starts: raises `ProfileError` as `plan` does, and for one in `only` without points.
+    `say` hears why of other series nothing is measured.
+    """
+    found = {name: plan(profile, name, rounds, launches, launcher) for name in EXPERIMENTS if not only or name in only}
+    for name, one in found.items():
+        if not one.points and name in only:
+            raise ProfileError(one.note)
+        if not one.points and profile.study.series[name] and say is not None:
+            say(one.note)
+    return {name: one for name, one in found.items() if one.points}
 
 
 def points(profile: Profile, experiment: str) -> dict[PointSpec, Series]:

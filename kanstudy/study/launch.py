@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kanstudy.record import FINAL_FAULTS
 from kanstudy.run_spec import RunSpec
-from kanstudy.study import folder
+from kanstudy.study import folder, places
 from kanstudy.study.emulation import ranks as emulation
 from kanstudy.study.faults import Failure
 from kanstudy.study.folder import FolderError
@@ -22,8 +22,6 @@ from kanstudy.study.jobs.submit import submit
 from kanstudy.study.launches import Command, Launches
 from kanstudy.study.pilot import forecasts
 from kanstudy.study.plan import ExperimentPlan
-from kanstudy.study.profile import figures_dir as default_figures_dir
-from kanstudy.study.profile import results_dir as default_results_dir
 
 __all__ = ["FolderError", "LaunchError", "LaunchOutcome", "run"]
 
@@ -67,7 +65,7 @@ def run(
         raise ValueError(f"launcher = {launcher!r}: must be one of {', '.join(LAUNCHERS)}")
     if not max_minutes >= 0:
         raise ValueError(f"max_minutes = {max_minutes!r}: must be a number >= 0, 0 for no limit")
-    results = default_results_dir(plan.profile, results_dir)
+    results = places.results_dir(plan.profile, results_dir)
     if plan.note:
         _say(plan.note)
     for remark in plan.remarks:
@@ -87,7 +85,7 @@ def run(
             launches.measure()
             failures = launches.failures
     elif launcher == "slurm" and plan.points:
-        submit({plan.experiment: plan}, plan.profile, results, default_figures_dir(plan.profile), _say)
+        submit({plan.experiment: plan}, plan.profile, results, places.figures_dir(plan.profile), _say)
     outcome = LaunchOutcome(results_dir=results, statuses=folder.states(plan, results))
     for point_id, state in outcome.statuses.items():
         if state in FINAL_FAULTS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kanstudy.sizes import widths_text
 from kanstudy.spec import PointSpec
 from kanstudy.study.profile import Profile
 
@@ -74,7 +75,7 @@ class ExperimentPlan:
                     "point": point.point_id,
                     "dataset": point.dataset,
                     "model": point.model,
-                    "layer_widths": "-".join(map(str, point.layer_widths)),
+                    "layer_widths": widths_text(point.layer_widths),
                     "grid_size": point.grid_size,
                     "operator": point.operator,
                     "world_size": point.world_size,

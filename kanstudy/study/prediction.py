@@ -37,11 +37,8 @@ def points(profile: Profile, world_sizes: Sequence[int], scaling: str = "") -> l
 
 def _at(point: PointSpec, world_sizes: Sequence[int], profile: Profile) -> Iterator[PointSpec]:
     for p in world_sizes:
-        batch = point.global_batch_size if point.scaling == "strong" else point.local_batch_size * p
         try:
-            sized = replace(
-                point, world_size=p, global_batch_size=batch, n_samples=max(point.n_samples, batch), placement="packed"
-            )
+            sized = point.at(p, "packed")
         except SpecError as error:
             raise ProfileError(f"world size {p}: {error}") from error
         # spread is one rank a node, packed as many as a node has: of one rank, or of one a node, they are the same

@@ -1,4 +1,4 @@
-"""A profile: what to measure and on which machine. A TOML file, read strictly, with two places for what comes of it.
+"""A profile: what to measure and on which machine. A TOML file, read strictly.
 
 `[study]` holds settings for all series, `[[study.<experiment>]]` one series each (what it gives wins), `[machine]`
 the machine; `kanstudy.study.series` lists the keys. `[cluster]` is there where ranks run in a job, `[device]` and
@@ -17,22 +17,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import kanstudy
 from kanstudy.machine import gpu_count, usable_cores
 from kanstudy.study.cluster import Cluster, Device, NetworkConstants, read_cluster
 from kanstudy.study.series import SERIES, Machine, Series, Settings
 from kanstudy.study.strict import ProfileError, allowed, as_table, build
 
-__all__ = [
-    "Profile",
-    "ProfileError",
-    "Study",
-    "builtin_profiles",
-    "figures_dir",
-    "folder_to_read",
-    "load_profile",
-    "results_dir",
-]
+__all__ = ["Profile", "ProfileError", "Study", "builtin_profiles", "load_profile"]
 
 REFERENCE = "reference"
 """The folder of the committed reference result, below `results` and `figures`."""
@@ -156,31 +146,6 @@ def load_profile(name_or_path: str | Path) -> Profile:
     if path.stem in builtin and path != builtin[path.stem].resolve():
         raise ProfileError(f"{path}: named like the built-in profile {path.stem!r}, their results would mix: rename it")
     return _read(path)
-
-
-def project_root() -> Path:
-    """The checkout in which the package lies; the current folder where it is installed elsewhere."""
-    checkout = Path(kanstudy.__file__).resolve().parent.parent
-    return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
-
-
-def results_dir(profile: Profile, given: str | Path = "") -> Path:
-    """Where the profile's records lie: the folder given, or `results/<profile>` of the project."""
-    return Path(given).expanduser().resolve() if str(given) else project_root() / "results" / profile.name
-
-
-def folder_to_read(profile: str = "", given: str = "") -> Path:
-    """The results to show: the folder given, or the profile's, or without either the reference result."""
-    if given:
-        return Path(given).expanduser().resolve()
-    if profile:
-        return results_dir(load_profile(profile))
-    return project_root() / "results" / REFERENCE / "laptop"
-
-
-def figures_dir(profile: Profile) -> Path:
-    """Where the profile's figures and tables lie: `figures/<profile>` of the project."""
-    return project_root() / "figures" / profile.name
 
 
 def _read(path: Path) -> Profile:

@@ -43,10 +43,10 @@ class Series(Settings):
     """One series of an experiment: a data set, a model, a batch.
 
     `n_samples` = 0 takes all rows there are; the path in a `file:` data set is relative to the profile's folder.
-    `notebook` is where the experiment is shown, without its ending; empty where it has none of its own.
+    `notebook` is where the experiment is shown, without its ending.
     """
 
-    notebook: ClassVar[str] = ""
+    notebook: ClassVar[str]
 
     dataset: str = key()
     n_samples: int = key(0, least=0)
@@ -144,8 +144,8 @@ SERIES: dict[str, type[Series]] = {
     "calibration": Calibration,
 }
 """The experiments in running order, and what one series of each may say."""
-NOTEBOOKS = {name: series.notebook for name, series in SERIES.items() if series.notebook}
-"""The notebook of each experiment that has one, which `kanstudy run` measures."""
+NOTEBOOKS = {name: series.notebook for name, series in SERIES.items()}
+"""The notebook of each experiment, which `kanstudy run` runs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from kanstudy.spec import is_number, is_whole
 
 _MOST_SHOWN = 40
 
@@ -74,15 +75,11 @@ class _NotAllowedError(Exception):
     """What is allowed instead."""
 
 
-def _is_finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
 _TYPES: dict[Any, tuple[Callable[[Any], bool], str]] = {
     bool: (lambda value: isinstance(value, bool), "true or false"),
     str: (lambda value: isinstance(value, str) and value != "", "text"),
-    int: (lambda value: isinstance(value, int) and not isinstance(value, bool), "a whole number"),
-    float: (_is_finite, "a number"),
+    int: (is_whole, "a whole number"),
+    float: (is_number, "a number"),
 }
 
 

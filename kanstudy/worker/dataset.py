@@ -102,18 +102,17 @@ class ResidentBatches:
 
     def __init__(self, point: PointSpec, data: Dataset, dtype: torch.dtype, device: torch.device) -> None:
         self.count = min(point.n_samples // point.global_batch_size, RESIDENT_BATCHES)
-        self._batch_size = point.global_batch_size
-        self._local = point.local_batch_size
-        self._x, self._y = data.rows(global_order(point, 0)[: self.count * self._batch_size], dtype, device)
+        self._global, self._local = point.global_batch_size, point.local_batch_size
+        self._x, self._y = data.rows(global_order(point, 0)[: self.count * self._global], dtype, device)
 
     def global_batches(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """x (B, inputs), y (B, targets) of each batch."""
-        return self._views(0, self._batch_size)
+        return self._views(0, self._global)
 
     def local_batches(self, position: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """The slice of each batch that rank number `position` of the group trains: B/p rows."""
         return self._views(position * self._local, self._local)
 
     def _views(self, offset: int, rows: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        starts = [batch * self._batch_size + offset for batch in range(self.count)]
+        starts = [batch * self._global + offset for batch in range(self.count)]
         return [(self._x[start : start + rows], self._y[start : start + rows]) for start in starts]

@@ -23,8 +23,9 @@ from typing import Any
 
 import kanstudy
 from kanstudy.files import write_atomically
+from kanstudy.layout import layout_text
 from kanstudy.machine import affinity
-from kanstudy.network_words import GROUP_MARK, layout_text
+from kanstudy.network_words import GROUP_MARK
 from kanstudy.worker import srun
 
 MEET_BY_S = 45.0

@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import cache
 
 from fabricate import make_point
+from simulated import simulate
 
 from kanstudy.analysis.calibration.calibration import Calibration, calibrate
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.network.network import Link, Network
-from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.record import Record
 from kanstudy.spec import ARMS, PointSpec
 

@@ -10,6 +10,7 @@ import pytest
 from fabricate import make_point, make_record
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated import one_node, simulate, truth
 
 from kanstudy.analysis import estimates
 from kanstudy.analysis.attribution.chain import with_chain
@@ -19,10 +20,8 @@ from kanstudy.analysis.controls_words import CLAIM, CONTROLS, sentence, sentence
 from kanstudy.analysis.guidelines import guidelines
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
-from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.plots.controls import controls as figure_of
 from kanstudy.analysis.published import compare
-from kanstudy.analysis.simulation.simulate import simulate, truth
 from kanstudy.analysis.tables.view import view
 from kanstudy.record import Record
 from kanstudy.sizes import matched_layer_widths

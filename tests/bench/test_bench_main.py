@@ -13,6 +13,7 @@ import pytest
 from kanstudy.bench.__main__ import LOSS_STEPS, fault, perform
 from kanstudy.bench_record import ACCURACY_GRIDS, Request, read_bench
 from kanstudy.study import bench
+from kanstudy.study.bench_plan import plan_bench
 
 OWN = """
 import os, signal, torch
@@ -132,7 +133,7 @@ def test_a_limit_that_is_there_is_kept(request_of):
 @pytest.mark.slow
 def test_the_whole_benchmark_with_layers_that_work_break_and_kill_their_process(request_of, tmp_path):
     own = {name: request_of("x").added[name] for name in ("Broken", "Killed", "Linear")}
-    plan = bench.plan_bench(["4,3,1:16"], ["floor", "fused"], own, rounds=2)
+    plan = plan_bench(["4,3,1:16"], ["floor", "fused"], own, rounds=2)
     said: list[str] = []
     record = bench.run(plan, tmp_path / "results", said.append)
     assert {cell.candidate: cell.timing.status for cell in record.cells} == {

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from kanstudy import cli
 from kanstudy.bench_record import BenchRecord, Memory, Timing, read_bench, write_bench
 from kanstudy.commands import bench as command
-from kanstudy.study import bench
-from kanstudy.study import profile as profiles
+from kanstudy.study import bench, places
+from kanstudy.study.bench_plan import BenchPlan
 
 
 def kanstudy(*arguments: str):
@@ -24,15 +24,15 @@ def kanstudy(*arguments: str):
 def project(tmp_path, monkeypatch):
     """A folder like a checkout, in which nothing is measured but written at once."""
     record = bench_record()
-    asked: list[bench.BenchPlan] = []
+    asked: list[BenchPlan] = []
 
-    def run(plan: bench.BenchPlan, results: Path, say) -> BenchRecord:
+    def run(plan: BenchPlan, results: Path, say) -> BenchRecord:
         asked.append(plan)
         write_bench(record, results)
         return record
 
     monkeypatch.setattr(bench, "run", run)
-    monkeypatch.setattr(profiles, "project_root", lambda: tmp_path)
+    monkeypatch.setattr(places, "project_root", lambda: tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text("class KAN:\n    pass\n")
     return record, asked

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from simulated import simulate
 
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.network.network import Link, Network
-from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.cli import main
 from kanstudy.record_files import write_record
 from kanstudy.spec import PointSpec

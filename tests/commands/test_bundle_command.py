@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kanstudy import cli
-from kanstudy.study import profile as profiles
+from kanstudy.study import places
 
 REFERENCE = Path(__file__).resolve().parents[2] / "results" / "reference" / "laptop"
 PARAMETERS = "profile: str = ''\nresults_dir: str = ''\nfigures_dir: str = ''"
@@ -28,7 +28,7 @@ def report(*arguments: object):
 def quick(tmp_path, monkeypatch, make_notebook) -> Path:
     """The current folder, in which the final notebook writes one small table."""
     make_notebook("90_figures_and_tables", PARAMETERS, FINAL, folder=tmp_path / "notebooks")
-    monkeypatch.setattr(profiles, "project_root", lambda: tmp_path)
+    monkeypatch.setattr(places, "project_root", lambda: tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

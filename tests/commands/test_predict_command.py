@@ -10,11 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from simulated import simulate, truth
 
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.network.network import Link, Network
-from kanstudy.analysis.simulation.simulate import simulate, truth
 from kanstudy.cli import main
 from kanstudy.record_files import read_record, write_record
 from kanstudy.spec import ARMS

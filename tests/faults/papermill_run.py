@@ -32,8 +32,8 @@ COMMAND = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background has it ignored
 from pathlib import Path
-from kanstudy.study import profile
-profile.project_root = lambda: Path.cwd()
+from kanstudy.study import places
+places.project_root = lambda: Path.cwd()
 from kanstudy.cli import main
 main(prog_name="kanstudy")
 """

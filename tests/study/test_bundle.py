@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanstudy.study import bundle
-from kanstudy.study.bundle import BundleError, contents, read_bundle, write_bundle
+from kanstudy.study import archive
+from kanstudy.study.archive import BundleError
+from kanstudy.study.bundle import contents, read_bundle, write_bundle
 
 FILES = {
     "results/strong_scaling/a.json": b'{"x": 1}',
@@ -172,7 +173,7 @@ def test_links_are_refused(packed: Path) -> None:
 def test_what_would_fill_the_memory_is_refused_before_it_is_unpacked(packed: Path, monkeypatch) -> None:
     rewrite(packed, summed(members(packed) | {"laptop/results/zeros.json": bytes(2**22)}))
     read_bundle(packed)
-    monkeypatch.setattr(bundle, "LARGEST_BYTES", 2**22)
+    monkeypatch.setattr(archive, "LARGEST_BYTES", 2**22)
     with pytest.raises(BundleError, match="unpacks to more than 4 MiB"):
         read_bundle(packed)
 

@@ -9,7 +9,8 @@ import pytest
 from kanstudy.injection import OWN_FACTOR, parse
 from kanstudy.spec import ARMS
 from kanstudy.study import dose_response
-from kanstudy.study.profile import ProfileError, project_root
+from kanstudy.study.places import project_root
+from kanstudy.study.profile import ProfileError
 
 
 def test_every_cause_at_every_dose_and_once_nothing() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kanstudy.bench_record import DEFAULT_SHAPES, OPERATORS, PEERS, Request, read_bench
+from kanstudy.bench_record import Request, read_bench
 from kanstudy.study import bench, folder
-from kanstudy.study.bench import plan_bench
+from kanstudy.study.bench_plan import plan_bench
 
 STUB = """
 import json, os, signal, sys, time
@@ -49,19 +49,20 @@ open(request["answer"], "w").write(json.dumps(answer))
 
 
 @pytest.fixture
-def measured(tmp_path):
+def measured(tmp_path, monkeypatch):
     """`measured(names)` runs the benchmark of these stubs at one shape: the record, and what was said."""
 
     def run(*names: str, rounds: int = 3):
         said: list[str] = []
         plan = plan_bench(["4,3,1:8"], ["floor"], dict.fromkeys(names, "x.py:X"), rounds=rounds)
-        record = bench.run(plan, tmp_path, said.append, _command=command)
+        record = bench.run(plan, tmp_path, said.append)
         assert read_bench(tmp_path) == record
         return record, said
 
     def command(request: Request) -> list[str]:
         return [sys.executable, "-c", STUB, json.dumps(request.__dict__)]
 
+    monkeypatch.setattr(bench, "command", command)
     return run
 
 
@@ -101,50 +102,26 @@ def test_what_fails_is_a_row_with_its_reason_and_the_others_are_timed(measured, 
     assert accuracy["hungry"].status == "ok"
 
 
-def test_a_benchmark_that_is_interrupted_keeps_what_it_had(tmp_path):
+def test_a_benchmark_that_is_interrupted_keeps_what_it_had(tmp_path, monkeypatch):
     def command(request: Request) -> list[str]:
         if request.task == "accuracy":
             raise KeyboardInterrupt
         return [sys.executable, "-c", STUB, json.dumps(request.__dict__)]
 
+    monkeypatch.setattr(bench, "command", command)
     plan = plan_bench(["4,3,1:8"], ["floor"], rounds=2)
     with pytest.raises(KeyboardInterrupt):
-        bench.run(plan, tmp_path, lambda _: None, _command=command)
+        bench.run(plan, tmp_path, lambda _: None)
     record = read_bench(tmp_path)
     assert record.status == "partial"
     assert record.cells[0].memory.status == "ok"
     assert record.cells[0].timing.status == record.accuracy[0].status == "not measured"
 
 
-def test_a_folder_in_use_is_refused_before_anything_starts(tmp_path):
+def test_a_folder_in_use_is_refused_before_anything_starts(tmp_path, monkeypatch):
     def command(request: Request) -> list[str]:
         raise AssertionError("started")
 
+    monkeypatch.setattr(bench, "command", command)
     with folder.opened(tmp_path), pytest.raises(folder.FolderError, match="is running a study"):
-        bench.run(plan_bench(), tmp_path, _command=command)
-
-
-def test_without_choice_everything_is_measured_and_peers_only_if_wanted():
-    assert plan_bench().shapes == DEFAULT_SHAPES
-    assert plan_bench().candidates == (*OPERATORS, *PEERS)
-    assert plan_bench(peers=False, added={"own": "x.py:X"}).candidates == (*OPERATORS, "own")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"shapes": ["64,1:5"]}, "at least three layer widths"),
-        ({"operators": ["fusd"]}, "operator 'fusd': must be one of floor, fused"),
-        ({"threads": 4096}, "threads = 4096: must be from 1 to"),
-        ({"rounds": 0}, "rounds = 0"),
-    ],
-)
-def test_a_bad_plan_names_what_is_wrong(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        plan_bench(**arguments)
-
-
-def test_a_peer_that_is_asked_for_by_name_must_be_there(monkeypatch):
-    monkeypatch.setattr(bench, "is_installed", lambda name: False)
-    with pytest.raises(ValueError, match=r"operator 'inkan': is not installed: pip install 'kanstudy\[peers\]'"):
-        plan_bench(operators=["inkan"])
+        bench.run(plan_bench(), tmp_path)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,14 +8,7 @@ from hypothesis import strategies as st
 from profiles_for_tests import MACHINE, STRONG, profile_of, write
 
 from kanstudy.study import profile as profile_module
-from kanstudy.study.profile import (
-    ProfileError,
-    builtin_profiles,
-    figures_dir,
-    load_profile,
-    project_root,
-    results_dir,
-)
+from kanstudy.study.profile import ProfileError, builtin_profiles, load_profile
 from kanstudy.study.series import SERIES
 
 
@@ -213,14 +205,3 @@ def test_more_ranks_than_gpus_are_refused_whatever_is_allowed(tmp_path, machine_
 def test_the_stall_time_out_is_longer_than_the_collectives(tmp_path):
     assert profile_of(tmp_path, STRONG, machine="[machine]\ncollective_timeout_s = 30").stall_timeout_s == 90
     assert profile_of(tmp_path, STRONG, machine="[machine]\nstall_timeout_s = 7").stall_timeout_s == 7
-
-
-def test_results_and_figures_lie_in_the_project_under_the_profiles_name(tmp_path, monkeypatch, repository):
-    profile = profile_of(tmp_path, STRONG)
-    monkeypatch.chdir(tmp_path)
-    assert project_root() == repository
-    assert results_dir(profile) == repository / "results" / "tiny"
-    assert figures_dir(profile) == repository / "figures" / "tiny"
-    assert results_dir(profile, "own") == tmp_path / "own"
-    monkeypatch.setattr(profile_module.kanstudy, "__file__", str(tmp_path / "site-packages/kanstudy/__init__.py"))
-    assert project_root() == Path(tmp_path)

@@ -18,7 +18,6 @@ from kanstudy.analysis.calibration.constants import Constants
 from kanstudy.analysis.calibration.domain import Domain, domain_of
 from kanstudy.analysis.calibration.fitting import Node
 from kanstudy.analysis.calibration.links import Links
-from kanstudy.analysis.calibration.readiness import ReadyBucket, ready_buckets
 from kanstudy.analysis.calibration.readings import TOGETHER, read, step_blocks
 from kanstudy.analysis.calibration.resampling import DRAWS, refits
 from kanstudy.analysis.calibration.scatter import Scatter, Scatters, scatters_of
@@ -30,6 +29,7 @@ from kanstudy.analysis.nodes import layout
 from kanstudy.analysis.results import surroundings
 from kanstudy.analysis.statistics.blocks import blocks
 from kanstudy.record import Record
+from kanstudy.sizes import widths_text
 
 LEAST_POINTS = 6
 """Of one rank alone: one more than the constants of its step."""
@@ -60,8 +60,8 @@ class FittedPoint:
 class Calibration:
     """A fitted machine, on which up to `node_ranks` ran at once: `constants`, the estimate, and `draws`, refits.
 
-    `ranks`, `steps`, `scatter` and `launch` are what is random, `domain` what is covered; `points` and `buckets` show
-    measured and modelled side by side, `notes` say what was not measured or not trusted.
+    `ranks`, `steps`, `scatter` and `launch` are what is random, `domain` what is covered; `points` are measured and
+    fitted side by side, `notes` say what was not measured or not trusted.
     """
 
     profile: str
@@ -81,7 +81,6 @@ class Calibration:
     memory: memory.MemoryFit
     domain: Domain
     points: tuple[FittedPoint, ...]
-    buckets: tuple[ReadyBucket, ...]
     point_ids: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -157,7 +156,7 @@ def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
         points=tuple(
             FittedPoint(
                 point_id=reading.record.point_id,
-                layer_widths="-".join(map(str, reading.point.layer_widths)),
+                layer_widths=widths_text(reading.point.layer_widths),
                 grid_size=reading.point.grid_size,
                 rows=reading.point.global_batch_size,
                 measured_s=float(measured),
@@ -165,7 +164,6 @@ def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
             )
             for reading, measured, curve in zip(alone, observed.steps.time_s, fitted.steps.time_s, strict=True)
         ),
-        buckets=ready_buckets(node, constants.on(machine)),
         point_ids=tuple(reading.record.point_id for reading in [*alone, *node]),
         notes=_notes(records, usable, len(alone) + len(node), node_ranks, found, setup),
     )

@@ -13,7 +13,7 @@ from kanstudy.analysis import results
 from kanstudy.analysis.calibration.calibration import Calibration, CalibrationError, calibrate
 from kanstudy.files import write_atomically
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 EXPERIMENT = "calibration"
 
 

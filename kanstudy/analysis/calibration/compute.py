@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kanstudy.analysis.calibration import nonnegative
-from kanstudy.analysis.machine_model.work import activation_bytes_per_row, flops_per_row, n_parameters
+from kanstudy.analysis.machine_model.work import activation_bytes_per_sample, flops_per_sample, n_parameters
 from kanstudy.spec import PointSpec
 
 EXPONENTS = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 8.0)
@@ -35,7 +35,7 @@ class Steps:
     def of(cls, points: list[PointSpec], time_s: np.ndarray, phases_s: np.ndarray) -> Steps:
         """Points with their times (n,) and instrumented phases (n, 3)."""
         columns = [[point.global_batch_size for point in points]]
-        columns += [[count(point) for point in points] for count in (flops_per_row, activation_bytes_per_row)]
+        columns += [[count(point) for point in points] for count in (flops_per_sample, activation_bytes_per_sample)]
         columns.append([n_parameters(point) for point in points])
         rows, flops, activation, parameters = (np.array(column, dtype=float) for column in columns)
         shares = phases_s / phases_s.sum(axis=1, keepdims=True)

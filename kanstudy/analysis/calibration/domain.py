@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kanstudy.analysis.machine_model.work import flops_per_row, n_parameters
+from kanstudy.analysis.machine_model.work import flops_per_sample, n_parameters
+from kanstudy.sizes import widths_text
 from kanstudy.spec import PointSpec
 
 _SAME = ("model", "operator", "dtype", "optimizer", "tf32")
@@ -21,7 +22,7 @@ class Domain:
     points share."""
 
     rows: tuple[int, int]
-    flops_per_row: tuple[int, int]
+    flops_per_sample: tuple[int, int]
     parameters: tuple[int, int]
     layers: tuple[int, int]
     model: str
@@ -43,10 +44,10 @@ class Domain:
         self._within(where + "local_batch_size", point.local_batch_size, self.rows, "local_batch_sizes")
         if needs_global_batch:
             self._within("global_batch_size", point.global_batch_size, self.rows, "local_batch_sizes", "its baseline: ")
-        widths = f"layer_widths {'-'.join(map(str, point.layer_widths))}: "
+        widths = f"layer_widths {widths_text(point.layer_widths)}: "
         self._within(widths + "layers", len(point.layer_widths) - 1, self.layers, "hidden_widths_sweep")
         self._within(widths + "parameters", n_parameters(point), self.parameters, "hidden_widths_sweep")
-        self._within(widths + "operations a row", flops_per_row(point), self.flops_per_row, "hidden_widths_sweep")
+        self._within(widths + "operations a row", flops_per_sample(point), self.flops_per_sample, "hidden_widths_sweep")
 
     def _within(self, name: str, value: int, limits: tuple[int, int], key: str, why: str = "") -> None:
         low, high = limits
@@ -69,8 +70,8 @@ def domain_of(points: Sequence[PointSpec]) -> Domain:
             raise NotCovered(f"{name} {', '.join(map(str, values))}: a calibration must be of one")
         shared[name] = values[0]
     counts = [
-        (point.local_batch_size, flops_per_row(point), n_parameters(point), len(point.layer_widths) - 1)
+        (point.local_batch_size, flops_per_sample(point), n_parameters(point), len(point.layer_widths) - 1)
         for point in points
     ]
     rows, flops, parameters, layers = ((min(values), max(values)) for values in zip(*counts, strict=True))
-    return Domain(rows=rows, flops_per_row=flops, parameters=parameters, layers=layers, **shared)
+    return Domain(rows=rows, flops_per_sample=flops, parameters=parameters, layers=layers, **shared)

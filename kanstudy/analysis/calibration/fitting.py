@@ -133,9 +133,7 @@ def _with_bucket(found: Constants, exposed_s: np.ndarray, node: Node) -> Constan
     if not places:
         return found
     sizes = [sum(layer_bytes(node.points[i])) for i in places]
-    alone = [
-        machine.network.allreduce_s(size, machine.layout(node.points[i])) for i, size in zip(places, sizes, strict=True)
-    ]
+    alone = [machine.allreduce_s(node.points[i], size) for i, size in zip(places, sizes, strict=True)]
     design = np.array([[1.0, size] for size in sizes])
     bucket = nonnegative.linear(design, exposed_s[places] - alone, node.noop_s[places])
     return replace(found, bucket_s=float(bucket[0]), bucket_s_per_byte=float(bucket[1]))
@@ -148,11 +146,7 @@ def _slowdown(found: Constants, exposed_s: np.ndarray, node: Node) -> float:
     for point, measured, noop_s in zip(node.points, exposed_s, node.noop_s, strict=True):
         if len(gradient_buckets(point)) > 1 and np.isfinite(measured):
             backward = np.full(len(_SLOWDOWNS), _backward_s(machine, point, node))
-            layout = machine.layout(point)
-            delays, transfers = machine.bucket_times_s(
-                point,
-                lambda size, layout=layout: machine.network.allreduce_s(size, layout),  # type: ignore[misc]
-            )
+            delays, transfers = machine.bucket_times_s(point)
             exposed = overlap.exposed_s(
                 backward, machine.ready_shares(point), delays, transfers, machine.streams, _SLOWDOWNS[:, None]
             )

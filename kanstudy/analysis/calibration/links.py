@@ -52,7 +52,7 @@ def fit(records: Sequence[Record], begin: Network, count: int, seed: int) -> Lin
 def _messages(records: Sequence[Record]) -> pd.DataFrame:
     """Mean times of the all-reduces: a step's mean contains their mean, the stalls too, which a median hides."""
     rows = [
-        (item.message_bytes, layout(record), float(np.mean(item.times_s)), record.point_id)
+        (item.message_bytes, layout(record), float(np.mean(item.times_s)))
         for record in records
         if record.world_size > 1
         for item in record.allreduce

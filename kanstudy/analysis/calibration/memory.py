@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -46,7 +46,6 @@ def fit(records: Sequence[Record], points: Sequence[PointSpec]) -> MemoryFit:
 
 def _parts(point: PointSpec, arm: str) -> tuple[float, float]:
     """The closed form's part that does not grow with the rows, and the part that does."""
-    batch = 2 * point.global_batch_size
     once = peak_memory_bytes(point, arm)
-    twice = peak_memory_bytes(replace(point, global_batch_size=batch, n_samples=max(point.n_samples, batch)), arm)
+    twice = peak_memory_bytes(point.with_batch(2 * point.global_batch_size), arm)
     return float(2 * once - twice), float(twice - once)

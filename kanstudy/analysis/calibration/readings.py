@@ -27,8 +27,8 @@ class Reading:
 
     `phases_s` are forward, backward and optimizer of an instrumented step of the first arm.
     `rank_logs` (launches, ranks): how much longer each rank alone takes than their mean, of several ranks.
-    `block_sd` is by how much the logarithm of an arm's block varies from round to round, beyond the rounds' drift, and
-    `sampling_sd` what its median over a launch's rounds therefore does; there are `rounds` in all.
+    `block_sd` is by how much the logarithm of an arm's block varies from round to round, beyond the rounds' drift;
+    there are `rounds` in all.
     """
 
     point: PointSpec
@@ -38,7 +38,6 @@ class Reading:
     phases_s: tuple[float, float, float]
     rank_logs: np.ndarray | None
     block_sd: float
-    sampling_sd: float
     rounds: int
 
     def time_s(self, column: str) -> float:
@@ -107,8 +106,6 @@ def read(record: Record) -> Reading:
         phases_s=_phases(next(arm for name in ARMS if (arm := record.arms.get(name)) is not None)),
         rank_logs=_rank_logs(record, found),
         block_sd=block_sd,
-        # pi/2: the variance of a median over that of a mean
-        sampling_sd=block_sd * float(np.sqrt(np.pi / 2 * len(per_launch) / len(times))),
         rounds=len(times),
     )
 

@@ -1,9 +1,9 @@
 """How much of the all-reduce is hidden: blocking all-reduces of the same buckets less the exposed data movement.
 
-Beside it stands what the timeline of the buckets predicts (`timeline`): where the link works beside the processor, as
-on a GPU, both agree. On gloo the cores that train also copy and sum, about two thirds of a blocking all-reduce:
-nothing can hide that, so hidden is less than predicted and often negative. A laptop's overlap is never to be read as
-a cluster's.
+Beside it stands what follows from when buckets are ready and how long each takes, if nothing else slows it: where the
+link works beside the processor, as on a GPU, both agree. On gloo the cores that train also copy and sum, about two
+thirds of a blocking all-reduce: nothing can hide that, so hidden is less than predicted and often negative. A laptop's
+overlap is never to be read as a cluster's.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pandas as pd
 
 from kanstudy.analysis import rows
 from kanstudy.analysis.communication.blocking import Blocking, blocking
-from kanstudy.analysis.communication.timeline import Timeline, timeline
+from kanstudy.analysis.machine_model.overlap import exposed_s
 from kanstudy.analysis.rows import columns, joined, quality
 from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.intervals import MISSING, Estimate
 from kanstudy.analysis.statistics.paired_arms import PairedArms
-from kanstudy.analysis.tables.layouts import TEXT, Column
+from kanstudy.analysis.tables.layouts import SCALE, TEXT, Column
 from kanstudy.record import Record
 
 _ESTIMATED = ("blocking_ms", "exposed_ms", "hidden_ms", "hidden_share")
@@ -28,8 +28,8 @@ _PREDICTED = ("predicted_exposed_ms", "predicted_hidden_share")
 _COUNTED = "counted_exposed_ms"
 OVERLAP = {
     "series": TEXT["series"],
-    "world_size": Column("ranks"),
-    "bucket_cap_mb": Column("bucket cap (MiB)"),
+    "world_size": SCALE["world_size"],
+    "bucket_cap_mb": SCALE["bucket_cap_mb"],
     "buckets": Column("buckets", 1, 0),
     "blocking_ms": Column("blocking (ms)", digits=3),
     "exposed_ms": Column("exposed data movement (ms)", digits=3),
@@ -50,8 +50,9 @@ def overlap(records: Sequence[Record]) -> pd.DataFrame:
     movement that a step waits for, without synchronisation (median over rounds of T_ddp less the slowest rank at every
     step without communication); hidden_ms and hidden_share, the difference, over blocking_ms.
 
-    predicted_exposed_ms and predicted_hidden_share are the timeline's, counted_exposed_ms is DDP's own count in the
-    instrumented steps, where torch has it. What is negative or above the total is shown, and `reason` says so.
+    predicted_exposed_ms and predicted_hidden_share are what `scheduled_exposed_s` gives, counted_exposed_ms is DDP's
+    own count in the instrumented steps, where torch has it. What is negative or above the total is shown, and `reason`
+    says so.
     """
     lines = []
     for record, head in rows.heads(records):
@@ -90,27 +91,29 @@ def counted_exposed_ms(record: Record) -> float:
     return float(1e3 * np.median(exposed.min(axis=0)))
 
 
-def timelines(record: Record, bucket_times_s: np.ndarray) -> list[Timeline]:
-    """The timeline of each instrumented step without communication, given how long each bucket's all-reduce takes.
+def scheduled_exposed_s(record: Record, bucket_times_s: np.ndarray) -> np.ndarray:
+    """By how much the buckets' all-reduces, one after another, outlast backward in each instrumented step without
+    communication (steps,), s, given how long each takes (buckets,), if nothing else slows it.
 
-    A bucket leaves when the slowest rank has it, and backward ends with the slowest rank's. Empty where the buckets
-    were not watched, or are others than those of the times.
+    A bucket leaves when the slowest rank has it and the one before it arrived, and backward ends with the slowest
+    rank's. Empty where the buckets were not watched, or are others than those of the times.
     """
     arm = record.arms.get("ddp_noop")
     if arm is None or not arm.bucket_ready_s or not arm.backward_s or not len(bucket_times_s):
-        return []
+        return np.empty(0)
     ready, ends = np.max(arm.bucket_ready_s, axis=0), np.max(arm.backward_s, axis=0)
     if ready.shape[1] != len(bucket_times_s):
-        return []
-    return [timeline(buckets, bucket_times_s, end) for buckets, end in zip(ready, ends, strict=True)]
+        return np.empty(0)
+    in_order = np.maximum.accumulate(ready, axis=1)  # DDP keeps the order, on which the ranks must agree
+    return np.maximum(0.0, exposed_s(ends, in_order / ends[:, None], np.zeros(1), bucket_times_s))
 
 
 def _predicted(record: Record, total: Blocking) -> dict[str, float]:
-    steps = timelines(record, total.times_s)
-    if not steps:
+    exposed = scheduled_exposed_s(record, total.times_s)
+    if not len(exposed):
         return dict.fromkeys(_PREDICTED, np.nan)
-    exposed, hidden = (float(np.median([getattr(step, name) for step in steps])) for name in ("exposed_s", "hidden_s"))
-    return dict(zip(_PREDICTED, (1e3 * exposed, hidden / steps[0].total_s), strict=True))
+    middle = float(np.median(exposed))
+    return dict(zip(_PREDICTED, (1e3 * middle, 1 - middle / total.times_s.sum()), strict=True))
 
 
 def _of_both(function: Callable[..., np.ndarray], one: Estimate, other: Estimate) -> Estimate:

@@ -17,6 +17,7 @@ import pandas as pd
 
 from kanstudy.analysis.series import WORK_KEYS, plain, told_apart
 from kanstudy.record import Record
+from kanstudy.sizes import widths_text
 
 MACHINE = ("source", "device_type", "device_name", "backend", "threads_per_rank")
 KEYS = (
@@ -72,7 +73,7 @@ class Pair(NamedTuple):
 def work(record: Record, but: Collection[str] = ()) -> tuple[str, ...]:
     """What a record's point shares with the one it is compared with, as text, in the order of `KEYS`, but for some."""
     values = {name: getattr(record, name) for name in KEYS if name not in but}
-    values["layer_widths"] = "-".join(map(str, record.layer_widths))
+    values["layer_widths"] = widths_text(record.layer_widths)
     return tuple(plain(value) for value in values.values())
 
 
@@ -139,9 +140,7 @@ def _series(records: Sequence[Record]) -> list[str]:
     """A name for each record's series within its experiment, from the work alone."""
     keys = pd.DataFrame([work(record) for record in records], columns=list(KEYS))
     of_series = keys.drop(columns=["experiment", "world_size", "global_batch_size"])
-    of_series["series_batch"] = [
-        str(record.global_batch_size if record.scaling == "strong" else record.local_batch_size) for record in records
-    ]
+    of_series["series_batch"] = [str(record.series_batch) for record in records]
     labels = pd.Series(index=keys.index, dtype=object)
     for _, group in keys.groupby("experiment"):
         names = group["model"].str.upper() + " " + group["dataset"]

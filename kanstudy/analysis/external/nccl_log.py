@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,7 +27,7 @@ _TAGS = re.compile(
     r"|([A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d( \d{4}<std\w+>:)?"  # of ts, mpirun --timestamp-output
     r")\s?)+"
 )
-_RANK = re.compile(r"#?\s*Rank\s+(\d{1,9})\b(?:.*?\bon\s+(\S+)\s+device\b)?")
+_RANK = re.compile(r"#?\s*Rank\s+(\d{1,9})\b")
 _AVERAGE = re.compile(r"# Avg bus bandwidth\s*:\s*(\S+)")
 _BROKEN_ROW = re.compile(r"\s*\d+\s+\d+\s+(float|double|half|bfloat16|fp8|u?int)")
 _SIZES = {"size", "size_b", "size_bytes", "bytes", "message_bytes", "message_size_bytes"}
@@ -44,8 +43,7 @@ class NcclLog:
 
     `rows` has `message_bytes in_place time_s algbw_bytes_per_s busbw_bytes_per_s`, a row a size and half of the table.
     `unused` has `row`, `text` and `reason`, a row a line of the log or a half of it. `average_busbw` is the mean over
-    `rows` as the log prints the values, in bytes/s: what nccl-tests calls "Avg bus bandwidth". `layout` is how many
-    ranks the log lists on each host, empty where it lists none.
+    `rows` as the log prints the values, in bytes/s: what nccl-tests calls "Avg bus bandwidth".
     """
 
     rows: pd.DataFrame
@@ -54,7 +52,6 @@ class NcclLog:
     average_busbw: float
     planned: int
     notes: tuple[str, ...]
-    layout: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,8 +88,7 @@ def parse_log(text: str, ranks: int | None = None, where: str = "log") -> NcclLo
     or does not fit the log's own bandwidths.
     """
     lines = [_TAGS.sub("", line) for line in text.splitlines()]
-    heads = [found for found in map(_RANK.match, lines) if found]
-    listed, hosts = [int(found[1]) for found in heads], [found[2] for found in heads]
+    listed = [int(found[1]) for found in map(_RANK.match, lines) if found]
     if listed.count(0) > 1:
         raise ExternalError(
             f"{where}: {listed.count(0)} 'Rank 0' lines: must be one run of all ranks together (nccl-tests built "
@@ -112,8 +108,7 @@ def parse_log(text: str, ranks: int | None = None, where: str = "log") -> NcclLo
     average = next((found[1] for found in map(_AVERAGE.match, lines) if found), None)
     result = _result(list(_halves(lines, names)), len(listed) or ranks, number(average), where)
     ends_early = () if average else ("the log ends before its average busbw: sizes may be missing",)
-    layout = tuple(Counter(hosts).values()) if all(hosts) else ()
-    return replace(result, notes=(*result.notes, *ends_early), layout=layout)
+    return replace(result, notes=(*result.notes, *ends_early))
 
 
 def parse_table(frame: pd.DataFrame, ranks: int | None = None, where: str = "table") -> NcclLog:

@@ -80,10 +80,7 @@ def _saved_s(machine: MachineModel, point: PointSpec, tier: str, bytes_per_s: fl
 
 def _exposed_s(machine: MachineModel, point: PointSpec, share: float) -> float:
     """Exposed communication where this share of the gradients' bytes is sent, s."""
-    layout = machine.layout(point)
     backward_s = machine.slowness(point.world_size).max() * machine.arm_phases_s(point, "ddp")[1]
     sending = replace(machine, bucket_s_per_byte=share * machine.bucket_s_per_byte)
-    found = sending.outlasting_s(
-        point, np.array(backward_s), lambda size: machine.network.allreduce_s(share * size, layout)
-    )
+    found = sending.outlasting_s(point, np.array(backward_s), lambda size: machine.allreduce_s(point, share * size))
     return float(found)

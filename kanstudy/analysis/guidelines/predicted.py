@@ -59,7 +59,8 @@ def _ranks(question: Question) -> Iterator[dict]:
     found, calibration = [], question.calibration
     for p in sorted(question.world_sizes):
         try:
-            found.append(predict(calibration, [replace(question.point, world_size=p)], question.site))
+            point = question.point.at(p, question.point.placement)
+            found.append(predict(calibration, [point], question.site))
         except _REFUSALS:
             if not found:
                 raise

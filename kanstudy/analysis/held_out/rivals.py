@@ -21,7 +21,6 @@ from kanstudy.spec import PointSpec
 
 OWN, WRONG = "kanstudy", "latency x10"
 RIVALS = ("ideal", "no communication", "Amdahl")
-PREDICTORS = (OWN, WRONG, *RIVALS)
 QUANTITIES = ("step_time_s", "parallel_efficiency", "exposed_s", *FACTORS)
 WRONG_TIMES = 10.0
 """How many times too large the latency of the deliberately wrong model is."""

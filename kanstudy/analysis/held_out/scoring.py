@@ -22,6 +22,7 @@ from kanstudy.analysis.statistics.intervals import LEVEL, resamples, seed_of
 from kanstudy.analysis.statistics.launches import over_launches
 from kanstudy.emulated_link import parse
 from kanstudy.record import Record
+from kanstudy.sizes import widths_text
 from kanstudy.spec import PointSpec
 
 WITHIN = 0.15
@@ -132,7 +133,7 @@ def _settings(frozen: Frozen, measured: pd.DataFrame) -> pd.DataFrame:
 
 def _label(point: PointSpec) -> str:
     """A setting in few words: hidden widths, global batch, bucket cap, link."""
-    words = ["-".join(map(str, point.layer_widths[1:-1])), f"{point.global_batch_size} rows"]
+    words = [widths_text(point.layer_widths[1:-1]), f"{point.global_batch_size} rows"]
     words.append(f"{point.bucket_cap_mb:g} MiB")
     if point.link:
         link = parse(point.link)

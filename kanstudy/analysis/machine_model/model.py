@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,9 @@ from kanstudy.analysis.machine_model import memory, overlap
 from kanstudy.analysis.machine_model.buckets import gradient_buckets, last_layers
 from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.machine_model.work import (
-    activation_bytes_per_row,
+    activation_bytes_per_sample,
     buffer_bytes,
-    flops_per_row,
+    flops_per_sample,
     layer_activation_bytes,
     layer_backward_flops,
     layer_bytes,
@@ -35,7 +36,8 @@ from kanstudy.analysis.machine_model.work import (
     rows,
 )
 from kanstudy.analysis.network.network import Network
-from kanstudy.spec import PointSpec
+from kanstudy.layout import layout_of
+from kanstudy.spec import PointSpec, is_number
 
 _OTHER_FIELDS = ("name", "noise", "network", "rank_slowness")
 _UNLIMITED = ("cache_rows", "memory_bytes", "ranks_per_node", "nodes")
@@ -97,7 +99,7 @@ class MachineModel:
             good, allowed = _check(name, value)
             _require(good, name, value, allowed)
         slowness = self.rank_slowness
-        good = bool(slowness) and all(_is_finite(value) and value > 0 for value in slowness)
+        good = bool(slowness) and all(is_number(value) and value > 0 for value in slowness)
         _require(good, "rank_slowness", slowness, "at least one number > 0")
         _require(isinstance(self.noise, Noise), "noise", self.noise, "a Noise")
         _require(isinstance(self.network, Network), "network", self.network, "a Network")
@@ -107,16 +109,11 @@ class MachineModel:
         return np.resize(np.array(self.rank_slowness, dtype=float), p)
 
     def layout(self, point: PointSpec) -> tuple[int, ...]:
-        """How many of the point's ranks lie on each of its nodes: as few nodes as carry them where packed, as many as
-        there are where spread (2 ranks on 2 nodes, then 4 ranks on 4), each with as many as another or one less."""
+        """How many of the point's ranks lie on each of its nodes."""
         p = point.world_size
         if self.ranks_per_node is None:
             return (p,)
-        if point.placement == "packed":
-            full, rest = divmod(p, self.ranks_per_node)
-            return (self.ranks_per_node,) * full + ((rest,) if rest else ())
-        count = p if self.nodes is None else min(p, self.nodes)
-        return tuple(p // count + (node < p % count) for node in range(count))
+        return layout_of(p, point.placement, self.ranks_per_node, self.nodes or p)
 
     def crowding(self, point: PointSpec) -> float:
         """How many times slower the point's ranks at once are than one alone: as those of its fullest node."""
@@ -125,7 +122,10 @@ class MachineModel:
     def phases_s(self, point: PointSpec, rows: int) -> tuple[float, float, float]:
         """Forward, backward and optimizer of a step on the nominal device alone, s."""
         spilt = 0 if self.cache_rows is None else max(0, rows - self.cache_rows)
-        row_s = flops_per_row(point) / self.flops_per_s + activation_bytes_per_row(point) / self.activation_bytes_per_s
+        row_s = (
+            flops_per_sample(point) / self.flops_per_s
+            + activation_bytes_per_sample(point) / self.activation_bytes_per_s
+        )
         both = self._joined_s(self.launch_s, row_s * (rows + (self.spill_factor - 1) * spilt))
         optimizer = self.optimizer_s + self.optimizer_s_per_parameter * n_parameters(point)
         return (1 - self.backward_share) * both, self.backward_share * both, optimizer
@@ -134,8 +134,16 @@ class MachineModel:
         """The same within an arm, before waiting and data movement, s."""
         forward, backward, optimizer = self.phases_s(point, rows(point, arm))
         crowding = 1.0 if arm.startswith("serial") else self.crowding(point)
-        own = self.ddp_s + self.ddp_s_per_byte * sum(layer_bytes(point)) if arm.startswith("ddp") else 0.0
+        own = self.ddp_own_s(point) if arm.startswith("ddp") else 0.0
         return crowding * forward, crowding * backward + own, crowding * optimizer
+
+    def ddp_own_s(self, point: PointSpec) -> float:
+        """DDP's own work in a step's backward, on the nominal device, s."""
+        return self.ddp_s + self.ddp_s_per_byte * sum(layer_bytes(point))
+
+    def allreduce_s(self, point: PointSpec, message_bytes: float) -> float:
+        """Time of an all-reduce among the point's ranks by itself, s."""
+        return self.network.allreduce_s(message_bytes, self.layout(point))
 
     def ready_shares(self, point: PointSpec) -> np.ndarray:
         """The share of a DDP step's backward after which each gradient bucket is complete (buckets,).
@@ -160,20 +168,28 @@ class MachineModel:
 
         That is what the buckets' all-reduces outlast backward (`overlap`), and the broadcast of buffers, if any.
         """
-        layout = self.layout(point)
-        outlasts = self.outlasting_s(point, backward_s, lambda size: self.network.allreduce_s(size, layout))
-        return outlasts + (self.network.broadcast_s(buffer_bytes(point), layout) if point.sync_buffers else 0.0)
+        outlasts = self.outlasting_s(point, backward_s)
+        if not point.sync_buffers:
+            return outlasts
+        return outlasts + self.network.broadcast_s(buffer_bytes(point), self.layout(point))
 
     def outlasting_s(
-        self, point: PointSpec, backward_s: np.ndarray, collective_s: Callable[[float], float]
+        self, point: PointSpec, backward_s: np.ndarray, collective_s: Callable[[float], float] | None = None
     ) -> np.ndarray:
-        """What the point's gradient buckets outlast backward where one of so many bytes takes `collective_s`, s."""
+        """What the point's gradient buckets outlast backward, s; see `bucket_times_s` and `overlap`."""
         delays_s, transfers_s = self.bucket_times_s(point, collective_s)
         ready = self.ready_shares(point)
         return overlap.exposed_s(backward_s, ready, delays_s, transfers_s, self.streams, self.overlap_slowdown)
 
-    def bucket_times_s(self, point: PointSpec, collective_s: Callable[[float], float]) -> tuple[np.ndarray, np.ndarray]:
-        """Of each gradient bucket (buckets,) the delay, and the time for which it moves bytes, s, if it is alone."""
+    def bucket_times_s(
+        self, point: PointSpec, collective_s: Callable[[float], float] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Of each gradient bucket (buckets,) the delay, and the time for which it moves bytes, s, if it is alone.
+
+        A bucket is all-reduced, or travels by another collective, of which so many bytes by themselves take
+        `collective_s`.
+        """
+        collective_s = collective_s or partial(self.allreduce_s, point)
         sizes = np.array(gradient_buckets(point))
         alone = point.world_size == 1
         more_s, more_s_per_byte = (0.0, 0.0) if alone else (self.bucket_s, self.bucket_s_per_byte)
@@ -205,7 +221,7 @@ def spread_ranks(p: int, sd: float, seed: int) -> tuple[float, ...]:
 
 def _check(name: str, value: Any) -> tuple[bool, str]:
     """Whether a constant is as it must be, and how that is."""
-    finite = _is_finite(value)
+    finite = is_number(value)
     if name in ("ranks_per_node", "nodes", "streams"):
         return finite and isinstance(value, int) and value >= 1, "a whole number >= 1"
     if name == "activation_bytes_per_s":
@@ -217,10 +233,6 @@ def _check(name: str, value: Any) -> tuple[bool, str]:
     if name in _POSITIVE:
         return finite and value > 0, "a number > 0"
     return finite and value >= 0, "a number >= 0"
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:

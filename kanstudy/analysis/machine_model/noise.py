@@ -11,6 +11,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from kanstudy.spec import is_number, is_whole
+
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
@@ -54,13 +56,13 @@ class Noise:
         )
         for item in fields(self):
             value = getattr(self, item.name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            number = is_number(value)
             if item.name in below_one:
                 good, allowed = number and 0 <= value < 1, "a number from 0 to below 1"
             elif item.name.endswith("_factor"):
                 good, allowed = number and value > 0, "a number > 0"
             elif item.name == "cold_steps":
-                good, allowed = number and isinstance(value, int) and value >= 0, "a whole number >= 0"
+                good, allowed = is_whole(value, 0), "a whole number >= 0"
             elif item.name in ("drift_per_round", "level_shift"):
                 good, allowed = number, "a number"
             else:

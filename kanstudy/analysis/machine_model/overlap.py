@@ -19,14 +19,14 @@ def exposed_s(
 ) -> np.ndarray:
     """Time from the end of an undisturbed backward to the arrival of the last bucket, s, in the shape of `backward_s`.
 
-    `ready` (buckets,) is the share of backward after which each bucket is complete, ascending to 1 for the last, which
-    therefore is never hidden. Bucket i alone takes `delay_s[i]` + `transfer_s[i]`. Of `streams` buckets at most one
+    `ready` (buckets,) is the share of backward after which each bucket is complete, ascending; the last, complete at 1,
+    is never hidden. Bucket i alone takes `delay_s[i]` + `transfer_s[i]`. Of `streams` buckets at most one
     each is under way, in order: one with NCCL, two with gloo. Backward goes 1/(1 + `slowdown`) as fast meanwhile, and
-    what that costs is part of the result. `delay_s`, `transfer_s` (n, buckets) and `slowdown` (n, 1) may also differ
-    from one backward (n,) to the next.
+    what that costs is part of the result, which is negative where backward outlasts the last bucket. `ready`,
+    `delay_s`, `transfer_s` (n, buckets) and `slowdown` (n, 1) may also differ from one backward (n,) to the next.
     """
     whole = np.asarray(backward_s, dtype=float).reshape(-1, 1)
-    shape = (len(whole), len(ready))
+    shape = (len(whole), ready.shape[-1])
     ready_at = whole * ready  # in progress of backward, s of it when undisturbed
     delay = np.broadcast_to(delay_s, shape).astype(float)
     moved = np.broadcast_to(transfer_s, shape).astype(float)

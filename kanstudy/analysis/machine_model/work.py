@@ -48,9 +48,8 @@ def buffer_bytes(point: PointSpec) -> int:
     return word_bytes(point) * knots * sum(before for before, _ in point.layer_shapes)
 
 
-def flops_per_row(point: PointSpec) -> int:
-    """Floating-point operations of the matrix products of forward and backward for one row; a record's
-    `flops_per_sample`."""
+def flops_per_sample(point: PointSpec) -> int:
+    """Floating-point operations of the matrix products of forward and backward for one row, as a record has them."""
     if point.model != "kan":
         return sum(mlp_flops_per_sample(shape) for shape in point.layer_shapes)
     size, order = point.grid_size, point.spline_order
@@ -58,7 +57,7 @@ def flops_per_row(point: PointSpec) -> int:
     return sum(layers)
 
 
-def activation_bytes_per_row(point: PointSpec) -> int:
+def activation_bytes_per_sample(point: PointSpec) -> int:
     """Bytes that all that works element by element writes and reads for one row, in forward and backward.
 
     What the weights multiply is written and read in forward, once more in backward, and so is its gradient: 6 times a

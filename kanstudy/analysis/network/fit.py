@@ -12,17 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from kanstudy.analysis.external.nccl_log import NcclLog
 from kanstudy.analysis.network.link import TIERS, tiers_of
-from kanstudy.analysis.network.network import Correction, Link, Network
-from kanstudy.analysis.nodes import layout
-from kanstudy.analysis.results import surroundings
+from kanstudy.analysis.network.network import Link, Network
 from kanstudy.analysis.scaling_laws.least_squares import Fit, fit
 from kanstudy.analysis.scaling_laws.models import Model, Parameter
-from kanstudy.record import Record
 
-MESSAGES = ("message_bytes", "layout", "time_s", "point_id")
-"""Columns of a frame of all-reduces: the median time of each size on each layout, and the point it is of."""
+MESSAGES = ("message_bytes", "layout", "time_s")
+"""Columns of a frame of all-reduces: the time of each size on each layout, s."""
 
 
 @dataclass(frozen=True)
@@ -43,82 +39,19 @@ class NetworkFit:
         """Why nothing is fitted; empty where it is."""
         return self.fit.reason
 
-    @property
-    def point_ids(self) -> tuple[str, ...]:
-        """The points whose messages these are."""
-        return tuple(dict.fromkeys(self.messages["point_id"]))
-
-    def covers(self, layout: Sequence[int]) -> bool:
-        """Whether all tiers that this layout uses were fitted."""
-        return not self.fit.refused and set(tiers_of(layout)) <= set(self.tiers)
-
-    def corrected(self) -> Network:
-        """The network that passes through the measured times on every layout that has some, instead of near them;
-        `ValueError` where none is fitted."""
-        self._require_fitted()
-        rows = self.messages.assign(log_factor=self.fit.residuals)
-        corrections = []
-        for places in dict.fromkeys(rows["layout"]):
-            means = rows[rows["layout"] == places].groupby("message_bytes")["log_factor"].mean()  # by ascending size
-            corrections.append(Correction(places, tuple(map(float, means.index)), tuple(means)))
-        return replace(self.network, corrections=tuple(corrections))
-
     def draws(self, count: int, seed: int = 0) -> list[Network]:
         """Networks from the t distribution of the fitted constants, for bands; `ValueError` where none are fitted.
 
         A new message lies beside the network by `fit.residual_sd` besides.
         """
-        self._require_fitted()
+        if self.fit.refused:
+            raise ValueError(f"network {self.network.name!r} was not fitted: {self.reason}")
         values, covariance = np.asarray(self.fit.values), np.asarray(self.fit.covariance)
         rng, k = np.random.default_rng(seed), len(values)
         freedom = len(self.fit.x) - k
         normal = rng.multivariate_normal(np.zeros(k), covariance, count)
         logs = np.log(values) + normal * np.sqrt(freedom / rng.chisquare(freedom, (count, 1)))
         return [_with_links(self.network, self.tiers, drawn) for drawn in np.exp(logs)]
-
-    def _require_fitted(self) -> None:
-        if self.fit.refused:
-            raise ValueError(f"network {self.network.name!r} was not fitted: {self.reason}")
-
-
-def messages_of_records(records: Sequence[Record]) -> pd.DataFrame:
-    """The all-reduces (`MESSAGES`) that records of one machine have; those of one rank and of too many are not in it.
-
-    Raises `ValueError` where sources, devices, backends or conditions differ, which one network cannot have.
-    """
-    kept = [record for record in records if record.allreduce and record.world_size > 1 and not record.oversubscribed]
-    for name in ("source", "device_name", "backend"):
-        if len(found := dict.fromkeys(getattr(record, name) for record in kept)) > 1:
-            raise ValueError(f"{name} of the all-reduces is {' and '.join(map(str, found))}: must be one")
-    if len({surroundings(record) for record in kept}) > 1:
-        ids = ", ".join(record.point_id for record in kept)
-        raise ValueError(f"{ids}: the all-reduces are of other nodes or versions: must be of the same")
-    rows = [
-        (item.message_bytes, layout(record), float(np.median(item.times_s)), record.point_id)
-        for record in kept
-        for item in record.allreduce
-        if item.times_s
-    ]
-    return pd.DataFrame(rows, columns=list(MESSAGES))
-
-
-def messages_of_log(log: NcclLog, layout: Sequence[int] = (), name: str = "nccl-tests") -> pd.DataFrame:
-    """The all-reduces (`MESSAGES`) of an nccl-tests log, in place where it has both halves, as torch reduces.
-
-    The layout is needed where the log lists no hosts. `ValueError` where it is missing or does not fit the log's ranks.
-    """
-    layout = tuple(layout) or log.layout
-    if sum(layout) != log.ranks:
-        raise ValueError(f"layout = {layout}: must have the {log.ranks} ranks of the log on its nodes")
-    rows = log.rows[log.rows["in_place"] == log.rows["in_place"].any()]
-    return pd.DataFrame(
-        {
-            "message_bytes": rows["message_bytes"].to_numpy(),
-            "layout": [layout] * len(rows),
-            "time_s": rows["time_s"].to_numpy(),
-            "point_id": name,
-        }
-    )
 
 
 def fit_network(messages: pd.DataFrame, begin: Network) -> NetworkFit:

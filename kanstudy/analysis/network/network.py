@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from kanstudy.analysis.network import closed_forms, nccl
 from kanstudy.analysis.network.link import Link, Tiers
 from kanstudy.analysis.network.nccl import Choice
 from kanstudy.network_words import ALGORITHMS, BASES, NCCL_PROTOCOLS
 
-__all__ = ["ALGORITHMS", "BASES", "GLOO_SHARE", "Choice", "Correction", "Link", "Network", "of_profile", "one_node"]
+__all__ = ["ALGORITHMS", "BASES", "GLOO_SHARE", "Choice", "Link", "Network", "of_profile"]
 
 _HALVES = {
     "ring": closed_forms.ring,
@@ -28,21 +26,6 @@ GLOO_SHARE = 0.95
 """Of a link's nominal rate that gloo's TCP streams reach: measured at 50 to 200 Mbit/s."""
 
 
-@dataclass(frozen=True)
-class Correction:
-    """By how much all-reduces measured on one layout differ from the formula: `log_factors[i]` at `message_bytes[i]`,
-    ascending. Between them they are linear in the logarithm of the size, beyond them as at the end."""
-
-    layout: tuple[int, ...]
-    message_bytes: tuple[float, ...]
-    log_factors: tuple[float, ...]
-
-    def at(self, message_bytes: float) -> float:
-        """The factor for a message of this size."""
-        logs = np.log(self.message_bytes)
-        return float(np.exp(np.interp(np.log(max(message_bytes, 1.0)), logs, self.log_factors)))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Network:
     """Links `inside` a node (of each rank) and `between` nodes (of each node), and which algorithm runs over them.
@@ -52,10 +35,8 @@ class Network:
     the rate (on loopback the latency is a fitted constant, no delay); nccl, the choice of NCCL's tuner (`nccl`).
     `nvlink`, and `nccl_algorithms`, `nccl_protocols`, to which NCCL_ALGO and NCCL_PROTO may hold it, are read by the
     last alone; with no protocols given, LL128 is among them over NVLink only, as by NCCL's default.
-    `corrections` take all-reduces on a layout to what was measured there, where no latency and bandwidth alone can
-    (caches make gloo on loopback several times faster below some MiB).
 
-    `basis`, one of `BASES`, and `basis_text` say where the constants come from.
+    `basis`, one of `BASES`, says where the constants come from.
 
     A group's *layout* is how many of its ranks lie on each of its nodes: (2, 2, 1) is five ranks on three nodes. Every
     collective takes no time for one rank. `message_bytes` is the whole vector: after a reduce-scatter, and before an
@@ -67,11 +48,9 @@ class Network:
     algorithm: str = "ring"
     name: str = "network"
     basis: str = "assumed"
-    basis_text: str = ""
     nvlink: bool = False
     nccl_algorithms: tuple[str, ...] = nccl.ALGORITHMS
     nccl_protocols: tuple[str, ...] = ()
-    corrections: tuple[Correction, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value, choices in (("algorithm", self.algorithm, ALGORITHMS), ("basis", self.basis, BASES)):
@@ -97,15 +76,10 @@ class Network:
         if sum(layout) == 1:
             return Choice("none", "", 0.0)
         if self.algorithm == "nccl":
-            found = min(self.nccl_choices(message_bytes, layout), key=lambda one: one.time_s)
-        elif self.algorithm == "tree":
-            found = Choice("tree", "", closed_forms.tree_allreduce(message_bytes, layout, self._tiers))
-        else:
-            found = Choice(self.algorithm, "", 2 * self._half_s(message_bytes, layout))
-        for correction in self.corrections:
-            if correction.layout == tuple(layout):
-                found = replace(found, time_s=found.time_s * correction.at(message_bytes))
-        return found
+            return min(self.nccl_choices(message_bytes, layout), key=lambda one: one.time_s)
+        if self.algorithm == "tree":
+            return Choice("tree", "", closed_forms.tree_allreduce(message_bytes, layout, self._tiers))
+        return Choice(self.algorithm, "", 2 * self._half_s(message_bytes, layout))
 
     def nccl_choices(self, message_bytes: float, layout: Sequence[int]) -> list[Choice]:
         """All that NCCL's tuner compares for an all-reduce of two ranks and more, whatever `algorithm` is."""
@@ -153,11 +127,6 @@ class Network:
         return Tiers(*(_as_gloo(link) for link in (self.inside, self.between)))
 
 
-def one_node(latency_s: float = 0.0, bytes_per_s: float = math.inf) -> Network:
-    """A network of one node only, with a ring on it."""
-    return Network(inside=Link(latency_s=latency_s, bytes_per_s=bytes_per_s))
-
-
 def of_profile(constants: Mapping[str, Any], name: str) -> Network:
     """The network of a profile's table `[network]`, given as the values of its keys, such as `inside_gb_per_s`."""
     inside, between = (
@@ -170,7 +139,6 @@ def of_profile(constants: Mapping[str, Any], name: str) -> Network:
         algorithm=constants["algorithm"],
         name=name,
         basis=constants["basis"],
-        basis_text=f"[network] of the profile {name}",
         nvlink=constants["nvlink"],
     )
 

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from kanstudy.analysis.calibration.calibration import Calibration
 from kanstudy.analysis.plots.axes import STYLE, legend, looks, message, panels, plain_log_axis
+from kanstudy.sizes import widths_text
 from kanstudy.spec import PointSpec
 
 
@@ -20,7 +21,7 @@ def curve(calibration: Calibration, points: Sequence[PointSpec]) -> Figure:
     percent of the fitted. `points` of one rank alone say what the models are."""
     table = calibration.table
     measured = set(zip(table["layer_widths"], table["grid_size"], strict=True))
-    alone = {key: point for point in points if (key := (_widths(point), point.grid_size)) in measured}
+    alone = {key: point for point in points if (key := (widths_text(point.layer_widths), point.grid_size)) in measured}
     if not alone:
         return message("No point of one rank alone is in the calibration")
     look_of = looks(_label(*key) for key in alone)
@@ -52,10 +53,6 @@ def curve(calibration: Calibration, points: Sequence[PointSpec]) -> Figure:
         right.set_title("what the fit leaves")
         legend(figure, left)
     return figure
-
-
-def _widths(point: PointSpec) -> str:
-    return "-".join(map(str, point.layer_widths))
 
 
 def _label(widths: str, grid: int | None) -> str:

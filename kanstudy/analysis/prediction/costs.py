@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis.attribution.chain import FACTORS, factor_name
-from kanstudy.analysis.tables.layouts import TEXT, Column
+from kanstudy.analysis.tables.layouts import SCALE, TEXT, Column
 
 _S_PER_HOUR = 3600.0
 TABLE = {
     "series": TEXT["series"],
-    "world_size": Column("ranks"),
+    "world_size": SCALE["world_size"],
     "nodes": Column("nodes"),
-    "local_batch_size": Column("local batch"),
+    "local_batch_size": SCALE["local_batch_size"],
     "step_time_s": Column("step (ms)", 1e3, 3),
     "parallel_efficiency": Column("parallel efficiency", digits=3),
     "speedup": Column("speed-up", digits=2),

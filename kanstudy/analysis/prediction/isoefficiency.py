@@ -20,8 +20,8 @@ import pandas as pd
 from kanstudy.analysis.attribution.chain import FACTORS, factor_name
 from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.machine_model.work import flops_per_row
-from kanstudy.analysis.tables.layouts import Column
+from kanstudy.analysis.machine_model.work import flops_per_sample
+from kanstudy.analysis.tables.layouts import SCALE, Column
 from kanstudy.spec import PointSpec
 
 SMALLEST_LOSS = 0.99
@@ -29,22 +29,9 @@ SMALLEST_LOSS = 0.99
 NO_LOSS = "none"
 WORK = ["grid_size", "hidden_width", "global_batch_size"]
 
-MAP = {
-    "operator_speed": Column("operator (times as fast)"),
-    "grid_size": Column("grid"),
-    "hidden_width": Column("width"),
-    "global_batch_size": Column("global batch"),
-    "world_size": Column("ranks"),
-    "step_time_s": Column("step (ms)", 1e3, 3),
-    "throughput": Column("rows/s", 1, 0),
-    "efficiency": Column("parallel efficiency", digits=3),
-    "largest_loss": Column("largest loss"),
-    "memory_bytes": Column("memory a rank (MiB)", 1 / 2**20, 1),
-    "source": Column("source"),
-}
 ISO = {
     "operator_speed": Column("operator (times as fast)"),
-    "world_size": Column("ranks"),
+    "world_size": SCALE["world_size"],
     "local_batch_size": Column("local batch", 1, 0),
     "global_batch_size": Column("global batch", 1, 0),
     "work_flop": Column("work of a step (GFLOP)", 1e-9, 2),
@@ -80,15 +67,17 @@ def efficiency_map(
 ) -> pd.DataFrame:
     """One row an operator speed, grid, hidden width and global batch, at the template's world size and all else of it.
 
-    Columns: those of `MAP` (throughput in rows/s of all ranks; memory_bytes of a DDP step) and one a factor;
-    `largest_loss` is the smallest factor, "none" where that is above `SMALLEST_LOSS`. Where a rank's memory does not
-    hold the step, `fits` is False and nothing else is told. Raises `ValueError` where the template has no hidden layer.
+    Columns: operator_speed, those of `WORK`, world_size; step_time_s, throughput (rows/s of all ranks), efficiency and
+    one a factor; `largest_loss`, the smallest factor, "none" where that is above `SMALLEST_LOSS`; memory_bytes of a
+    rank in a DDP step, fits; source. Where a rank's memory does not hold the step, `fits` is False and nothing else is
+    told. Raises `ValueError` where the template has no hidden layer.
     """
     rows = []
     for speed, grid, width, batch in itertools.product(operator_speeds, grid_sizes, hidden_widths, global_batch_sizes):
         work = {"grid_size": grid, "hidden_width": width, "global_batch_size": batch}
-        found = _at(with_operator(machine, speed), _point(template, **work))
-        rows.append({"operator_speed": speed} | work | found)
+        widths = with_hidden_width(template.layer_widths, width)
+        point = template.with_batch(batch, grid_size=grid, layer_widths=widths)
+        rows.append({"operator_speed": speed} | work | _at(with_operator(machine, speed), point))
     names = ["operator_speed", *WORK, "world_size", "step_time_s", "throughput", "efficiency", *FACTORS]
     return pd.DataFrame(rows, columns=[*names, "largest_loss", "memory_bytes", "fits", "source"])
 
@@ -114,9 +103,9 @@ def isoefficiency(
         local, reason = _least_local_batch(operator, template, efficiency, p, most_rows)
         row: dict = {"operator_speed": speed, "world_size": p, "reason": reason, "source": "predicted"}
         if local is not None:
-            point = _point(template, world_size=p, global_batch_size=p * local)
+            point = template.with_batch(p * local, world_size=p)
             row |= {"local_batch_size": local, "global_batch_size": p * local}
-            row |= {"work_flop": float(flops_per_row(point) * p * local)}
+            row |= {"work_flop": float(flops_per_sample(point) * p * local)}
             row |= {"efficiency": expected(point, operator).efficiency}
         rows.append(row)
     return pd.DataFrame(rows, columns=list(ISO)).astype({"local_batch_size": float, "global_batch_size": float})
@@ -166,7 +155,7 @@ def _least_local_batch(
 ) -> tuple[int | None, str]:
     """The least local batch that keeps the efficiency, as do all larger powers of two that fit, or why none does."""
     points = {
-        rows: _point(template, world_size=p, global_batch_size=p * rows)
+        rows: template.with_batch(p * rows, world_size=p)
         for rows in (2**k for k in range(int(math.log2(most_rows)) + 1))
     }
     fitting = [rows for rows, point in points.items() if machine.fits(point, "ddp")]
@@ -179,17 +168,9 @@ def _least_local_batch(
     low, high = (missed[-1], 2 * missed[-1]) if missed else (0, 1)
     while high - low > 1:
         middle = (low + high) // 2
-        point = _point(template, world_size=p, global_batch_size=p * middle)
+        point = template.with_batch(p * middle, world_size=p)
         low, high = (low, middle) if expected(point, machine).efficiency >= efficiency else (middle, high)
     return high, ""
-
-
-def _point(template: PointSpec, hidden_width: int | None = None, **changes: int) -> PointSpec:
-    widths = template.layer_widths
-    if hidden_width is not None:
-        widths = with_hidden_width(widths, hidden_width)
-    rows = max(template.n_samples, changes["global_batch_size"])
-    return replace(template, layer_widths=widths, n_samples=rows, **changes)  # type: ignore[arg-type]  # whole numbers
 
 
 def _at(machine: MachineModel, point: PointSpec) -> dict:

@@ -2,8 +2,8 @@
 
 The study states neither model nor batch (`kanstudy.analysis.published`), so no number of ours can be held against its
 own. What can be asked is which settings a machine model with stated constants would give those numbers for: a region
-of them, how it depends on each constant, and what the efficiency is then lost to. A prediction from assumptions; it
-reproduces nothing, and refutes nothing.
+of them, and what the efficiency is then lost to (how it depends on each constant: `published_sensitivity`). A
+prediction from assumptions; it reproduces nothing, and refutes nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import numpy as np
 import pandas as pd
 
 from kanstudy.analysis.attribution.chain import factor_name
-from kanstudy.analysis.machine_model.assumptions import changed, constants, drawn_times
 from kanstudy.analysis.machine_model.expected import Expected, expected
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.prediction.isoefficiency import with_hidden_width
 from kanstudy.analysis.published import EFFICIENCY, OVERHEAD, WORLD_SIZE
-from kanstudy.analysis.tables.layouts import Column
+from kanstudy.analysis.tables.layouts import SCALE, Column
 from kanstudy.spec import PointSpec
 
 TOLERANCE = 0.025
@@ -42,24 +41,14 @@ SETTING = ["hidden_width", "global_batch_size", "bucket_cap_mb", "scaling", "ord
 
 REGION = {
     "hidden_width": Column("width"),
-    "global_batch_size": Column("global batch"),
-    "bucket_cap_mb": Column("bucket cap (MiB)"),
+    "global_batch_size": SCALE["global_batch_size"],
+    "bucket_cap_mb": SCALE["bucket_cap_mb"],
     "scaling": Column("overheads compared by scaling"),
     "order": Column("and order of allocations"),
     "efficiency": Column(f"parallel efficiency, {WORLD_SIZE} ranks", digits=3),
     "overheads": Column("overhead (%)"),
     "largest_loss": Column("largest loss"),
     "largest_share": Column("its share of ln E (%)", 100, 0),
-    "source": Column("source"),
-}
-SENSITIVITY = {
-    "constant": Column("assumed constant"),
-    "assumed": Column("assumed"),
-    "times": Column("times"),
-    "efficiency_agrees": Column("the efficiency agrees"),
-    "both_agree": Column("and the overhead's range"),
-    "consistent": Column("and it is not monotonic: consistent"),
-    "settings": Column("of settings"),
     "source": Column("source"),
 }
 
@@ -81,14 +70,12 @@ class Settings:
         lists = (self.hidden_widths, self.global_batch_sizes, self.bucket_caps_mb)
         for size in itertools.product(*lists):
             width, batch, cap = size
-            point = replace(
-                template,
+            point = template.with_batch(
+                batch,
                 scaling="strong",
                 world_size=WORLD_SIZE,
                 placement="packed",
                 layer_widths=with_hidden_width(template.layer_widths, width),
-                global_batch_size=batch,
-                n_samples=max(template.n_samples, batch),
                 bucket_cap_mb=cap,
             )
             yield dict(zip(SETTING, size, strict=False)), point
@@ -109,10 +96,10 @@ def region(machine: MachineModel, template: PointSpec, settings: Settings) -> pd
     rows = []
     for size, point in settings.points(template):
         whole = expected(point, machine)
-        at, fits = _overheads(machine, point), _fits(machine, point)
+        at, is_held = overheads(machine, point), fits(machine, point)
         for scaling, order in settings.ways():
             row = size | {"scaling": scaling, "order": order} | _described(whole)
-            rows.append(row | _compared(at, whole.efficiency, fits, scaling, order))
+            rows.append(row | compared(at, whole.efficiency, is_held, scaling, order))
     return pd.DataFrame(rows)
 
 
@@ -120,32 +107,6 @@ def not_monotonic(values: np.ndarray) -> bool:
     """Whether values both rise and fall, by `DIGIT` or more each."""
     highest, lowest = np.maximum.accumulate(values), np.minimum.accumulate(values)
     return bool((values - lowest >= DIGIT).any() and (highest - values >= DIGIT).any())
-
-
-def sensitivity(
-    machine: MachineModel, template: PointSpec, settings: Settings, times: Sequence[float] = (0.5, 2.0)
-) -> pd.DataFrame:
-    """How the region depends on each constant: first a row with none changed, then one for each constant that the
-    machine has and each of `times` what is assumed. Columns: those of `SENSITIVITY`."""
-    changes = [("none", 1.0), *itertools.product(constants(machine), times)]
-    rows = []
-    for constant, time in changes:
-        row = {"constant": constant, "assumed": constants(machine).get(constant, np.nan), "times": time}
-        rows.append(row | _counts(changed(machine, {constant: time} if constant != "none" else {}), template, settings))
-    return pd.DataFrame(rows, columns=list(SENSITIVITY))
-
-
-def all_at_once(
-    machine: MachineModel, template: PointSpec, settings: Settings, draws: int, seed: int = 0
-) -> pd.DataFrame:
-    """How the region depends on all constants together: a row a draw, each constant times a number of its own
-    between half and two (log-uniform). Columns: the numbers, by constant, and the counts of `SENSITIVITY`."""
-    names, rng = list(constants(machine)), np.random.default_rng(seed)
-    rows = []
-    for _ in range(draws):
-        times = drawn_times(names, rng)
-        rows.append(times | _counts(changed(machine, times), template, settings))
-    return pd.DataFrame(rows)
 
 
 def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
@@ -182,66 +143,40 @@ def sentence(found: pd.DataFrame, machine: MachineModel) -> str:
     )
 
 
-def sentence_of_draws(found: pd.DataFrame) -> str:
-    """How often there is such a region where all constants are other than assumed, in words."""
-    both, some = (int((found[name] > 0).sum()) for name in ("both_agree", "consistent"))
-    return (
-        f"Every constant drawn between half and twice of what is assumed, {len(found)} times: in {both} draws some of "
-        f"the {found['settings'].iloc[0]} settings agree in efficiency and in the overheads' range, in {some} also in "
-        "that the overhead is not monotonic."
-    )
-
-
-def _counts(machine: MachineModel, template: PointSpec, settings: Settings) -> dict[str, object]:
-    """How many settings agree, and in what; overheads are evaluated only where the efficiency agrees."""
-    counts = dict.fromkeys(("settings", "efficiency_agrees", "both_agree", "consistent"), 0)
-    for _, point in settings.points(template):
-        ways = list(settings.ways())
-        counts["settings"] += len(ways)
-        if not (_fits(machine, point) and _agrees(efficiency := expected(point, machine).efficiency)):
-            continue
-        counts["efficiency_agrees"] += len(ways)
-        at = _overheads(machine, point)
-        for scaling, order in ways:
-            found = _compared(at, efficiency, True, scaling, order)
-            counts["both_agree"] += bool(found["overhead_agrees"])
-            counts["consistent"] += bool(found["consistent"])
-    return counts | {"source": "predicted"}
-
-
-def _fits(machine: MachineModel, point: PointSpec) -> bool:
+def fits(machine: MachineModel, point: PointSpec) -> bool:
+    """Whether a rank's memory holds its step of the point, and the baseline's."""
     return machine.fits(point, "ddp") and machine.fits(point, "serial_global")
 
 
-def _agrees(efficiency: float) -> bool:
+def agrees(efficiency: float) -> bool:
+    """Whether an efficiency lies within `TOLERANCE` of the published one."""
     return EFFICIENCY.low - TOLERANCE <= efficiency <= EFFICIENCY.high + TOLERANCE  # type: ignore[operator]  # has both
 
 
-def _overheads(machine: MachineModel, point: PointSpec) -> Callable[[int, str, str], float]:
+def overheads(machine: MachineModel, point: PointSpec) -> Callable[[int, str, str], float]:
     """The overhead of a size by world size, placement and scaling, each evaluated once."""
 
     @cache
     def overhead(world_size: int, placement: str, scaling: str) -> float:
-        batch = point.global_batch_size if scaling == "strong" else point.local_batch_size * world_size
-        changes = {"world_size": world_size, "placement": placement, "global_batch_size": batch, "scaling": scaling}
-        return expected(replace(point, **changes), machine).overhead  # type: ignore[arg-type]  # as the fields are
+        return expected(replace(point, scaling=scaling).at(world_size, placement), machine).overhead
 
     return overhead
 
 
-def _compared(
-    overhead: Callable[[int, str, str], float], efficiency: float, fits: bool, scaling: str, order: str
+def compared(
+    overhead: Callable[[int, str, str], float], efficiency: float, is_held: bool, scaling: str, order: str
 ) -> dict[str, object]:
-    """Whether a setting's numbers agree with the published ones."""
+    """Whether a setting's numbers agree with the published ones, as `region` tells it: its `overheads`, its efficiency,
+    and whether memory holds it."""
     values = np.array([overhead(*where, scaling) for where in ORDERS[order]])
-    agrees = {
-        "efficiency_agrees": fits and _agrees(efficiency),
-        "overhead_agrees": fits and bool((values >= OVERHEAD.low).all() and (values <= OVERHEAD.high).all()),
-        "not_monotonic": fits and not_monotonic(values),
+    holds = {
+        "efficiency_agrees": is_held and agrees(efficiency),
+        "overhead_agrees": is_held and bool((values >= OVERHEAD.low).all() and (values <= OVERHEAD.high).all()),
+        "not_monotonic": is_held and not_monotonic(values),
     }
     text = ", ".join(f"{100 * value:.1f} at {p} {laid}" for value, (p, laid) in zip(values, ORDERS[order], strict=True))
-    row = {"overheads": text, "overhead_lowest": values.min(), "overhead_highest": values.max(), "fits": fits}
-    return row | agrees | {"consistent": all(agrees.values()), "source": "predicted"}
+    row = {"overheads": text, "overhead_lowest": values.min(), "overhead_highest": values.max(), "fits": is_held}
+    return row | holds | {"consistent": all(holds.values()), "source": "predicted"}
 
 
 def _described(whole: Expected) -> dict:

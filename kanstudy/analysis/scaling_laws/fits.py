@@ -14,7 +14,7 @@ import pandas as pd
 from kanstudy.analysis.rows import columns, joined
 from kanstudy.analysis.scaling_laws.least_squares import Fit, fit
 from kanstudy.analysis.scaling_laws.models import ALPHA_BETA, AMDAHL, GUSTAFSON, USL, Model
-from kanstudy.analysis.tables.layouts import TEXT, Column
+from kanstudy.analysis.tables.layouts import SCALE, TEXT, Column
 
 KEYS = ("experiment", "series", "source", "surroundings")
 """What the points of one fit share, as far as their frame has it; `surroundings` stands for hosts and versions."""
@@ -39,7 +39,7 @@ _TAIL = {
     "point_ids": Column("points of"),
 }
 SCALING_FITS = {"experiment": Column("experiment")} | _HEAD | SCALING | _TAIL
-ALLREDUCE_FITS = {"series": TEXT["series"], "world_size": Column("ranks"), "model": Column("law")} | LINK | _TAIL
+ALLREDUCE_FITS = {"series": TEXT["series"], "world_size": SCALE["world_size"], "model": Column("law")} | LINK | _TAIL
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,21 @@
-"""Records of a machine that is not there, through the schema of measured ones, and the truth behind them.
-
-`simulate` draws what the worker would have written; `truth` is what the attribution of infinitely many undisturbed
-rounds of the same blocks would find.
-"""
+"""Records of a machine that is not there, through the schema of measured ones: what the worker would have written."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kanstudy.analysis import metrics
 from kanstudy.analysis.machine_model.buckets import gradient_buckets
-from kanstudy.analysis.machine_model.expected import Expected, of_times
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.machine_model.work import flops_per_row, layer_bytes, n_parameters
-from kanstudy.analysis.statistics.blocks import CHAIN
+from kanstudy.analysis.machine_model.work import flops_per_sample, layer_bytes, n_parameters
 from kanstudy.analysis.statistics.intervals import seed_of
-from kanstudy.analysis.statistics.paired_arms import WITHIN
 from kanstudy.record import AllReduce, Arm, Fault, Record, Round, blank_record
-from kanstudy.run_spec import RunSpec, data_key
-from kanstudy.spec import ARMS, PointSpec
+from kanstudy.run_spec import RunSpec
+from kanstudy.spec import PointSpec
 
 SHORTEST_BLOCK = 4
 """Steps of a block, however long one takes."""
-TRUTH_ROUNDS = 20_000
 _KERNEL_S = 1e-3
 _ALLREDUCE_REPEATS = 20
 _BEST = {"cpu": "fused", "cuda": "compiled"}
@@ -42,61 +32,6 @@ class Blocks:
     active: np.ndarray
     foreign_cpu: np.ndarray
     order: np.ndarray
-
-
-def simulate(
-    points: Sequence[PointSpec], machine: MachineModel, rounds: int, launches: int = 1, seed: int = 0
-) -> list[Record]:
-    """A record of each point, `rounds` complete rounds in each of `launches` launches, drawn with `seed`.
-
-    A point that does not fit the machine's memory has a record of status `oom`. Raises `ValueError` on rounds or
-    launches below 1.
-    """
-    for name, value in (("rounds", rounds), ("launches", launches)):
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} = {value!r}: must be a whole number >= 1")
-    return [record_of(point, machine, _run(point, rounds, launches, seed)) for point in points]
-
-
-def truth(point: PointSpec, machine: MachineModel, rounds: int = TRUTH_ROUNDS) -> Expected:
-    """The chain of medians at a point, and the factors and the efficiency that are its ratios.
-
-    Closed form on a machine without noise; else a large deterministic draw of `rounds` undisturbed rounds (error
-    about 1.3 sd / √rounds, where sd is that of a round's logarithm). The blocks are as long as the point's, since the
-    slowest of several means over few steps is slower than over many. The baseline is the device of mean slowness.
-    """
-    noise = replace(machine.noise, burst_share=0.0, drift_per_round=0.0, level_shift=0.0, cold_steps=0)
-    calm, rng = replace(machine, noise=noise), np.random.default_rng(0)
-    count, chunk = (1 if noise.is_silent else rounds), 500
-    # launches of one round: what all rounds of a launch share is random here, too
-    parts = [chain_times(point, calm, min(chunk, count - done), 1, rng) for done in range(0, count, chunk)]
-    columns = {name: np.concatenate([part[name] for part in parts])[:, 0] for name in parts[0]}
-    if "serial_global" in columns:
-        slowness = machine.slowness(point.world_size)
-        columns["serial_global"] = columns["serial_global"] * (slowness.mean() / slowness[0])
-    logs = np.log(np.stack(list(columns.values()), axis=-1))
-    names = list(columns)
-    within = {names.index(column): names.index(arm) for column, arm in WITHIN.items() if column in names}
-    medians = metrics.arm_log_medians(logs, [i for i, name in enumerate(names) if name in ARMS], within)
-    level = np.median(logs[:, -1]) - medians[-1]
-    times = dict(zip(columns, np.exp(medians + level).tolist(), strict=True))
-    return of_times(point, times)
-
-
-def chain_times(
-    point: PointSpec, machine: MachineModel, launches: int, rounds: int, rng: np.random.Generator
-) -> dict[str, np.ndarray]:
-    """The columns of the chain (launches, rounds), s a step, as `blocks` finds them in the records of these draws."""
-    drawn = draw(point, machine, launches, rounds, rng)
-    columns = {}
-    for arm, found in drawn.items():
-        means = found.times_s.mean(axis=-1)
-        columns[arm] = means.max(axis=-1)
-        if arm == "serial_local":
-            columns["serial_local_mean"] = means.mean(axis=-1)
-        if arm == "ddp_noop":
-            columns["ddp_noop_every_step"] = found.times_s.max(axis=-2).mean(axis=-1)
-    return {name: columns[name] for name in CHAIN if name in columns}
 
 
 def draw(
@@ -168,20 +103,6 @@ def record_of(point: PointSpec, machine: MachineModel, run: RunSpec) -> Record:
     return record
 
 
-def _run(point: PointSpec, rounds: int, launches: int, seed: int) -> RunSpec:
-    return RunSpec(
-        profile="simulated",
-        experiment=point.experiment,
-        points=(point,),
-        data_files={data_key(point): ""},
-        results_dir="",
-        progress_file="",
-        rounds={point.point_id: rounds},
-        launches=launches,
-        seed=seed,
-    )
-
-
 def _round(blocks: Blocks, launch: int, index: int) -> Round:
     times, foreign = blocks.times_s[launch, index], blocks.foreign_cpu[launch, index]
     return Round(
@@ -204,14 +125,10 @@ def _instrument(record: Record, point: PointSpec, machine: MachineModel) -> None
     p, slowness, steps = point.world_size, machine.slowness(point.world_size), point.phase_steps
     record.gradient_bytes = sum(layer_bytes(point))
     record.n_params = n_parameters(point)
-    record.flops_per_sample = float(flops_per_row(point))
+    record.flops_per_sample = float(flops_per_sample(point))
     for size in point.allreduce_bytes:
-        record.allreduce.append(
-            AllReduce(
-                message_bytes=size,
-                times_s=[machine.network.allreduce_s(size, machine.layout(point))] * _ALLREDUCE_REPEATS,
-            )
-        )
+        times = [machine.allreduce_s(point, size)] * _ALLREDUCE_REPEATS
+        record.allreduce.append(AllReduce(message_bytes=size, times_s=times))
     for name, arm in record.arms.items():
         ranks = [0] if name == "serial_global" else list(range(p))
         arm.peak_memory_bytes = [machine.peak_memory_bytes(point, name)] * len(ranks)

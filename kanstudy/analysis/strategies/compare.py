@@ -19,13 +19,13 @@ from kanstudy.analysis.machine_model.work import layer_bytes, word_bytes
 from kanstudy.analysis.strategies.messages import COLLECTIVES, Message, step_messages, stepped_bytes
 from kanstudy.analysis.strategies.placement import Group, replica_groups, slowest_s, tensor_groups
 from kanstudy.analysis.strategies.strategy import Held, Strategy, held, obstacle, strategies
-from kanstudy.analysis.tables.layouts import Column
+from kanstudy.analysis.tables.layouts import SCALE, Column
 from kanstudy.sizes import whole_number
 from kanstudy.spec import PointSpec
 
 STRATEGIES = {
     "strategy": Column("strategy"),
-    "world_size": Column("ranks"),
+    "world_size": SCALE["world_size"],
     "tensor_ranks": Column("of them hold a model together"),
     "rank": Column("place", 1, 0),
     "step_time_s": Column("step (ms)", 1e3, 3),
@@ -56,7 +56,7 @@ def compare(point: PointSpec, machine: MachineModel, world_sizes: Sequence[int])
 
     - `compute_s`: the slowest rank's forward, backward and optimizer; `exposed_s`: what communication adds;
       `step_time_s`: both; `communication_s`: all messages, one after another, hidden ones too;
-    - `parallel_efficiency` against one rank, on which the same work is taken to fit; `rows_per_s` of all ranks;
+    - `parallel_efficiency` against one rank, on which the same work is taken to fit; `throughput` of all ranks, rows/s;
     - `<collective>_bytes`: what a rank hands to torch's collectives in a step; `sent_bytes`: what it sends, and
       receives, of that over a ring;
     - `memory_bytes` of the fullest rank; `fits`, and if not the `reason`; `rank` among those that fit at a world size,
@@ -104,7 +104,7 @@ def limits(comparison: pd.DataFrame) -> pd.DataFrame:
 
 
 def _row(point: PointSpec, machine: MachineModel, strategy: Strategy, world_size: int) -> dict[str, object]:
-    batch = point.global_batch_size if point.scaling == "strong" else point.local_batch_size * world_size
+    batch = point.global_batch_at(world_size)
     row: dict[str, object] = {
         "strategy": strategy.name(world_size),
         "world_size": world_size,
@@ -155,8 +155,7 @@ def _times(point: PointSpec, part: Held, strategy: Strategy, machine: MachineMod
     others = (sum(layer_bytes(part)) - sum(stepped_bytes(part, strategy))) / word_bytes(part)
     optimizer -= slowness.max() * crowding * machine.optimizer_s_per_parameter * others
     if part.world_size > 1:  # DDP's own work
-        own = machine.arm_phases_s(part, "ddp")[1] - machine.arm_phases_s(part, "concurrent")[1]
-        backward += slowness.max() * own
+        backward += slowness.max() * machine.ddp_own_s(part)
 
     neighbours, replicas = (groups(layout, strategy.tensor_ranks) for groups in (tensor_groups, replica_groups))
 
@@ -176,13 +175,13 @@ def _times(point: PointSpec, part: Held, strategy: Strategy, machine: MachineMod
         bucket_s = partial(slowest_s, replicas, machine.network, sent.gradients[0].collective)
         outlasts = float(machine.outlasting_s(part, np.array(backward), bucket_s))
     step = forward + backward + optimizer + waited_for + outlasts
-    # of one rank that trains all rows, or its own where the work grows with the ranks
-    alone, share = (part.global_batch_size, ranks) if point.scaling == "strong" else (point.local_batch_size, 1)
+    one_rank_s = slowness.mean() * sum(machine.phases_s(point, point.global_batch_at(1)))
+    share = ranks if point.scaling == "strong" else 1
     return {
         "compute_s": forward + backward + optimizer,
         "exposed_s": waited_for + outlasts,
         "communication_s": waited_for + within_s(sent.gradients, replicas),
         "step_time_s": step,
-        "parallel_efficiency": slowness.mean() * sum(machine.phases_s(point, alone)) / step / share,
-        "rows_per_s": part.global_batch_size / step,
+        "parallel_efficiency": one_rank_s / step / share,
+        "throughput": part.global_batch_size / step,
     }

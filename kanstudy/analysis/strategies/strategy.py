@@ -93,10 +93,8 @@ def held(point: PointSpec, strategy: Strategy, world_size: int, global_batch_siz
                 largest_slice(after, ranks) if split == "column" else after,
             )
         )
-    values = {item.name: getattr(point, item.name) for item in fields(PointSpec)}
-    values |= {"world_size": world_size // ranks, "global_batch_size": global_batch_size, "injection": ""}
-    values |= {"n_samples": max(point.n_samples, global_batch_size)}
-    return Held(**values, shapes=tuple(found))
+    part = point.with_batch(global_batch_size, world_size=world_size // ranks, injection="")
+    return Held(**{item.name: getattr(part, item.name) for item in fields(PointSpec)}, shapes=tuple(found))
 
 
 def largest_slice(width: int, ranks: int) -> int:

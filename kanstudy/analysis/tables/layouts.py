@@ -18,8 +18,14 @@ class Column:
 
 
 TEXT = {"series": Column("series"), "point_id": Column("point")}
-_RATIO = {
+SCALE = {
     "world_size": Column("ranks"),
+    "global_batch_size": Column("global batch"),
+    "local_batch_size": Column("local batch"),
+    "bucket_cap_mb": Column("bucket cap (MiB)"),
+}
+"""What a point is measured at, under the same headings in every table."""
+_RATIO = {
     "efficiency": Column("parallel efficiency", digits=3),
     "overhead": Column("communication overhead (%)", 100, 1),
 }
@@ -27,8 +33,8 @@ _QUALITY = {"n_rounds": Column("rounds"), "n_disturbed": Column("disturbed"), "r
 
 STRONG = {
     "series": TEXT["series"],
-    "world_size": _RATIO["world_size"],
-    "global_batch_size": Column("global batch"),
+    "world_size": SCALE["world_size"],
+    "global_batch_size": SCALE["global_batch_size"],
     "step_time_s": Column("step (ms)", 1e3, 2),
     "speedup": Column("speed-up", digits=2),
     "efficiency": _RATIO["efficiency"],
@@ -43,8 +49,8 @@ STRONG = {
 }
 WEAK = {
     "series": TEXT["series"],
-    "world_size": _RATIO["world_size"],
-    "local_batch_size": Column("local batch"),
+    "world_size": SCALE["world_size"],
+    "local_batch_size": SCALE["local_batch_size"],
     "step_time_s": Column("step (ms)", 1e3, 2),
     "efficiency": _RATIO["efficiency"],
     "efficiency_mean": Column("efficiency of means", digits=3),
@@ -58,7 +64,7 @@ WEAK = {
 }
 ATTRIBUTION = {
     "series": TEXT["series"],
-    "world_size": _RATIO["world_size"],
+    "world_size": SCALE["world_size"],
     "factor": Column("factor"),
     "pop": Column("POP metric, about"),
     "value": Column("value", digits=3),
@@ -67,11 +73,10 @@ ATTRIBUTION = {
     **_QUALITY,
     "point_id": TEXT["point_id"],
 }
-STEADY = {"sentence": Column("steadiness"), "point_id": TEXT["point_id"]}
 STEADINESS = {
     "series": TEXT["series"],
     "scaling": Column("scaling"),
-    "world_size": _RATIO["world_size"],
+    "world_size": SCALE["world_size"],
     "arm": Column("arm"),
     "n_rounds": Column("rounds"),
     "first_steps": Column("first steps over the rest", digits=3),
@@ -87,7 +92,7 @@ STEADINESS = {
 VERDICT = {"sentence": Column("largest loss"), "point_id": TEXT["point_id"]}
 BESIDE = {
     "series": TEXT["series"],
-    "world_size": _RATIO["world_size"],
+    "world_size": SCALE["world_size"],
     "load_balance": Column("load balance", digits=3),
     "load_balance_arm": Column("of arm"),
     "data_wait_share": Column("data wait (% of a step)", 100, 2),
@@ -101,9 +106,9 @@ BESIDE = {
 OVERHEAD = {
     "model": Column("model"),
     "dataset": Column("data"),
-    "world_size": _RATIO["world_size"],
-    "global_batch_size": Column("global batch"),
-    "bucket_cap_mb": Column("bucket cap (MiB)"),
+    "world_size": SCALE["world_size"],
+    "global_batch_size": SCALE["global_batch_size"],
+    "bucket_cap_mb": SCALE["bucket_cap_mb"],
     "sync_buffers": Column("buffers synchronised"),
     "buckets": Column("buckets", 1, 0),
     "step_time_s": Column("step (ms)", 1e3, 2),
@@ -115,7 +120,7 @@ OVERHEAD = {
     "allreduce_point_id": Column("all-reduce point"),
 }
 ALLREDUCE = {
-    "world_size": _RATIO["world_size"],
+    "world_size": SCALE["world_size"],
     "message_bytes": Column("message (bytes)"),
     "time_s": Column("time (ms)", 1e3, 3),
     "algbw_bytes_per_s": Column("algbw (GB/s)", 1e-9, 3),
@@ -125,7 +130,7 @@ ALLREDUCE = {
 }
 PHASES = {
     "series": TEXT["series"],
-    "world_size": _RATIO["world_size"],
+    "world_size": SCALE["world_size"],
     "arm": Column("arm"),
     "data_wait_ms": Column("data (ms)", digits=3),
     "forward_ms": Column("forward (ms)", digits=3),
@@ -138,7 +143,7 @@ PHASES = {
 }
 MODEL_SIZE = {
     "series": TEXT["series"],
-    "world_size": _RATIO["world_size"],
+    "world_size": SCALE["world_size"],
     "n_params": Column("parameters", 1, 0),
     "gradient_bytes": Column("gradient (KiB)", 1 / 1024, 1),
     "serial_time_s": Column("step, 1 rank (ms)", 1e3, 2),
@@ -152,7 +157,7 @@ MODEL_SIZE = {
 }
 COMPLEMENTARITY = {
     "series": TEXT["series"],
-    "world_size": _RATIO["world_size"],
+    "world_size": SCALE["world_size"],
     "operator": Column("operator"),
     "faster_operator": Column("faster operator"),
     "operator_speedup": Column("by the operator", digits=2),
@@ -173,8 +178,8 @@ COMPLEMENTARITY = {
 }
 IDENTITY = {
     "series": TEXT["series"],
-    "world_size": _RATIO["world_size"],
-    "local_batch_size": Column("local batch"),
+    "world_size": SCALE["world_size"],
+    "local_batch_size": SCALE["local_batch_size"],
     "efficiency": Column("E strong", digits=3),
     "batch_times_weak": Column("batch x E weak", digits=3),
     "ratio": Column("ratio", digits=3),
@@ -185,7 +190,7 @@ IDENTITY = {
 }
 PLANNED = {
     "experiment": Column("experiment"),
-    "world_size": _RATIO["world_size"],
+    "world_size": SCALE["world_size"],
     "status": Column("status"),
     "rounds_done": Column("rounds"),
     "rounds_planned": Column("of"),

@@ -10,8 +10,9 @@ from kanstudy.files import write_atomically
 from kanstudy.run_spec import to_json
 from kanstudy.study.folder import opened
 from kanstudy.study.jobs import costs, submission
+from kanstudy.study.places import project_root
 from kanstudy.study.plan import ExperimentPlan
-from kanstudy.study.profile import Profile, project_root
+from kanstudy.study.profile import Profile
 from kanstudy.study.provenance import collect
 from kanstudy.study.run_spec import data_files, own_environment, run_spec
 

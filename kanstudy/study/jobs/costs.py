@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kanstudy.spec import PointSpec
-from kanstudy.study.cluster import Cluster
+from kanstudy.layout import layout_text
 from kanstudy.study.jobs.slurm import SIGNAL_S
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.study.profile import Profile
@@ -47,9 +46,8 @@ def plan_text(plans: Mapping[str, ExperimentPlan], profile: Profile) -> str:
             f"  {name}: {len(plan.points)} points, {most}{' or '.join(map(str, rounds))} rounds{launches},"
             f" about {duration(plan.estimated_s())}"
         )
-        lines.append(
-            f"    on nodes x ranks: {', '.join(dict.fromkeys(_layout(point, cluster) for point in plan.points))}"
-        )
+        layouts = (layout_text(cluster.layout(point.world_size, point.placement)) for point in plan.points)
+        lines.append(f"    on nodes x ranks: {', '.join(dict.fromkeys(layouts))}")
     lines += dict.fromkeys(f"Note: {remark}" for plan in plans.values() for remark in plan.remarks)
     costs = estimate(plans, cluster.ranks)
     unit = "GPU" if profile.device == "cuda" else "rank"
@@ -65,11 +63,3 @@ def plan_text(plans: Mapping[str, ExperimentPlan], profile: Profile) -> str:
             " job's, submitted in the same way"
         )
     return "\n".join(lines)
-
-
-def _layout(point: PointSpec, cluster: Cluster) -> str:
-    """On how many nodes a point's ranks lie, and how many on each, such as 2x1."""
-    hosts = cluster.hosts(point.world_size, point.placement)
-    if point.world_size % hosts == 0:
-        return f"{hosts}x{point.world_size // hosts}"
-    return f"{point.world_size} on {hosts} nodes"

@@ -71,10 +71,10 @@ def groups(profile: Profile) -> list[str]:
     """The groups of which NCCL shall tell its choices, world size and placement as "4:spread"; none on CPUs."""
     if profile.cluster is None or profile.device != "cuda":
         return []
-    places: dict[tuple[int, int], str] = {}
+    places: dict[tuple[int, tuple[int, ...]], str] = {}
     for size in profile.world_sizes:
         for placement in profile.cluster.placements:
-            places.setdefault((size, profile.cluster.hosts(size, placement)), f"{size}:{placement}")
+            places.setdefault((size, profile.cluster.layout(size, placement)), f"{size}:{placement}")
     return [group for (size, _), group in places.items() if size > 1]
 
 

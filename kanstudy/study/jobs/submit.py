@@ -12,8 +12,9 @@ from kanstudy.files import write_atomically
 from kanstudy.study.cluster import Cluster
 from kanstudy.study.folder import check_measured, opened
 from kanstudy.study.jobs import costs, slurm, submission
+from kanstudy.study.places import project_root
 from kanstudy.study.plan import ExperimentPlan
-from kanstudy.study.profile import Profile, ProfileError, project_root
+from kanstudy.study.profile import Profile, ProfileError
 from kanstudy.study.run_spec import data_files
 
 

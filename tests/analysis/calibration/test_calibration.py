@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from calibrated import MACHINE, NETWORK, calibration_points, exact, noisy, records
+from simulated import simulate
 
 from kanstudy.analysis.calibration.calibration import CalibrationError, calibrate
 from kanstudy.analysis.network.network import Link
-from kanstudy.analysis.simulation.simulate import simulate
 
 CONSTANTS = {
     "launch_s": 4e-4,
@@ -37,14 +37,6 @@ def test_without_noise_every_constant_is_found() -> None:
     assert (found.node_ranks, found.launches, found.notes) == (2, 1, ())
     assert found.table["residual"].abs().max() < 1e-3
     assert found.memory.rows_scale == pytest.approx(1.0)
-
-
-def test_buckets_stand_beside_the_model() -> None:
-    found = exact().buckets
-    assert len(found) == 4  # two of each of the two points of several buckets
-    for bucket in found:
-        assert bucket.modelled_share == pytest.approx(bucket.measured_share, abs=1e-3)
-    assert [bucket.measured_share < 1 for bucket in found] == [True, False, True, False]
 
 
 def test_with_noise_the_constants_lie_in_the_range_of_their_draws() -> None:

@@ -28,7 +28,7 @@ def test_a_folder_of_results_is_fitted(tmp_path: Path) -> None:
     ("change", "words"),
     [
         (lambda v: v.pop("domain"), "field 'domain' is missing"),
-        (lambda v: v.pop("buckets"), "not written by this version; calibrate again: kanstudy run --only calibration"),
+        (lambda v: v.pop("points"), "not written by this version; calibrate again: kanstudy run --only calibration"),
         (lambda v: v.update(colour="red"), "field 'colour' is unknown"),
         (lambda v: v["constants"].update(launch_s="fast"), "calibration.constants.launch_s = 'fast': must be float"),
         (lambda v: v["constants"].update(launch_s=float("nan")), "calibration.constants.launch_s = nan: must be a"),
@@ -41,7 +41,7 @@ def test_a_folder_of_results_is_fitted(tmp_path: Path) -> None:
         (lambda v: v["domain"].update(rows=[1]), "calibration.domain.rows: must be a list of 2"),
         (lambda v: v.update(draws={}), "calibration.draws: must be a list"),
         (lambda v: v.update(node_ranks=1.5), "calibration.node_ranks = 1.5: must be int"),
-        (lambda v: v.update(schema_version=99), "schema_version 99: this version of kanstudy reads 1"),
+        (lambda v: v.update(schema_version=99), "schema_version 99: this version of kanstudy reads 2"),
         (lambda v: v.update(kind="record"), "this is no calibration"),
     ],
 )

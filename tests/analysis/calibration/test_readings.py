@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from calibrated import MACHINE, noisy, strong_point
+from simulated import simulate
 
 from kanstudy.analysis.calibration.readings import TOGETHER, point_of, read, step_blocks
 from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.record import Record
 
 

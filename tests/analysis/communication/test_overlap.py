@@ -3,13 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from fabricate import make_point, make_record
+from simulated import one_node, simulate
 
 from kanstudy.analysis import estimates
 from kanstudy.analysis.communication import overlap
 from kanstudy.analysis.communication.blocking import blocking
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.network.network import one_node
-from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.analysis.tables.view import shown
 
@@ -146,15 +145,34 @@ def test_messages_measured_at_another_point_of_the_machine_are_used_and_named() 
     assert blocking(here, [here]).reason.startswith("no blocking all-reduce was measured")
 
 
-def test_the_timeline_waits_for_the_slowest_rank() -> None:
+@pytest.mark.parametrize(
+    ("ready", "ends", "times", "exposed"),
+    [
+        (
+            [[1.0, 4.0], [2.0, 3.0]],
+            [5.0, 4.0],
+            [3.0, 1.0],
+            1.0,
+        ),  # 2 to 5 and 5 to 6, by the slowest rank
+        ([[6.0, 2.0], [6.0, 2.0]], [6.0, 6.0], [1.0, 1.0], 2.0),  # the second does not overtake the first
+        ([[2.0, 4.0], [2.0, 4.0]], [9.0, 10.0], [1.0, 1.0], 0.0),  # backward outlasts both
+        ([[12.0], [11.0]], [10.0, 10.0], [1.0], 3.0),  # complete after backward: waited for beyond its own time
+    ],
+)
+def test_buckets_leave_in_order_when_the_slowest_rank_has_them(
+    ready: list[list[float]], ends: list[float], times: list[float], exposed: float
+) -> None:
     record = make_record(world_size=2)
     arm = record.arms["ddp_noop"]
-    arm.bucket_ready_s, arm.backward_s = [[[1.0, 4.0]], [[2.0, 3.0]]], [[5.0], [4.0]]
-    (step,) = overlap.timelines(record, np.array([3.0, 1.0]))
-    assert step.starts_s.tolist() == [2.0, 5.0]
-    assert (step.backward_end_s, step.exposed_s) == (5.0, 1.0)
-    assert overlap.timelines(record, np.array([3.0])) == []
-    assert overlap.timelines(make_record(world_size=2), np.array([3.0])) == []
+    arm.bucket_ready_s, arm.backward_s = [[buckets] * 2 for buckets in ready], [[end] * 2 for end in ends]
+    assert overlap.scheduled_exposed_s(record, np.array(times)) == pytest.approx([exposed] * 2)
+
+
+def test_without_the_buckets_of_these_times_nothing_is_scheduled() -> None:
+    record = make_record(world_size=2)
+    assert not len(overlap.scheduled_exposed_s(record, np.array([3.0])))
+    record.arms["ddp_noop"].bucket_ready_s, record.arms["ddp_noop"].backward_s = [[[1.0, 4.0]]], [[5.0]]
+    assert not len(overlap.scheduled_exposed_s(record, np.array([3.0])))
 
 
 def test_ddp_s_own_count_is_that_of_the_rank_that_waits_least() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from simulated import one_node, simulate
+
 from kanstudy.analysis.dose_response.on_paper import on_paper
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
-from kanstudy.analysis.network.network import one_node
-from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.injection import OWN_FACTOR, Injection
 from kanstudy.record import Record
 from kanstudy.spec import PointSpec

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from injected import DOSES, MACHINE, plain_point, simulated
+from simulated import one_node, simulate
 
 from kanstudy.analysis import metrics, plots
 from kanstudy.analysis.attribution.decomposition import efficiency
@@ -15,8 +16,6 @@ from kanstudy.analysis.dose_response.cause import DATA_WAIT, EFFECTS, Cause
 from kanstudy.analysis.dose_response.on_paper import on_paper
 from kanstudy.analysis.dose_response.responses import DoseResponse, dose_response, load
 from kanstudy.analysis.machine_model.noise import Noise
-from kanstudy.analysis.network.network import one_node
-from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.injection import DECK, OWN_FACTOR, Injection
 from kanstudy.record_files import write_record
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -197,9 +195,3 @@ def test_any_damage_is_counted_or_one_clear_line(cut, ranks):
         return
     assert len(found.rows) + len(found.unused) == found.planned
     assert (found.rows["time_s"] > 0).all()
-
-
-def test_the_hosts_of_the_ranks_are_the_layout():
-    assert parse_log("\n".join(log(n=6))).layout == (4, 2)
-    without = [re.sub(r" on node\d device.*", "", line) for line in log(n=6)]
-    assert parse_log("\n".join(without)).layout == ()

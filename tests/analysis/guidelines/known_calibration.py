@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import cache
 
 from fabricate import make_point
+from simulated import simulate
 
 from kanstudy.analysis.calibration.calibration import Calibration, calibrate
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.network.network import Link, Network
 from kanstudy.analysis.prediction.site import Site
-from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.spec import PointSpec
 
 MACHINE = MachineModel(

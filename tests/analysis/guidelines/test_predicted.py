@@ -59,6 +59,18 @@ def test_how_many_ranks_are_those_of_the_predictions() -> None:
     assert "scenario range" in first["sentence"], "no four ranks were calibrated"
 
 
+def test_in_weak_scaling_every_rank_keeps_its_batch() -> None:
+    weak = model(2, scaling="weak", global_batch_size=1024)
+    first, *_ = ask(weak, sizes=(2, 4, 8))["ranks"]
+    frame = predict(calibration(), [weak.at(p, "packed") for p in (2, 4, 8)], CLUSTER)
+    assert frame["local_batch_size"].tolist() == [512, 512, 512]
+    last = frame[frame["parallel_efficiency_low"] >= 0.7].iloc[-1]
+    assert f"up to {last['world_size']} ranks keep a parallel efficiency" in first["sentence"]
+    assert numbers(first["sentence"])[0] == pytest.approx(
+        [last[f"parallel_efficiency{end}"] for end in ("", "_low", "_high")], abs=0.005
+    )
+
+
 def test_ranks_beyond_what_the_calibration_covers_are_not_spoken_of() -> None:
     """2048 rows on 512 ranks leave 4, fewer than were calibrated."""
     (_, second) = ask(sizes=(2, 8, 512))["ranks"]

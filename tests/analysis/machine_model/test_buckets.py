@@ -13,8 +13,8 @@ from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hoo
 from torch.nn.parallel import DistributedDataParallel
 
 from kanstudy.analysis import results
-from kanstudy.analysis.machine_model.buckets import FIRST_BUCKET_BYTES, assign, gradient_buckets, last_layers
-from kanstudy.analysis.machine_model.work import layer_bytes, n_parameters, tensor_bytes
+from kanstudy.analysis.machine_model.buckets import assign, gradient_buckets, last_layers
+from kanstudy.analysis.machine_model.work import layer_bytes, n_parameters
 from kanstudy.model import build_model
 from kanstudy.spec import PointSpec
 
@@ -63,16 +63,6 @@ def test_buckets_are_those_of_torchs_reducer(model: str, cap_mb: float, one_gloo
     assert gradient_buckets(point) == torchs_buckets(point, cap_mb)
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_without_a_cap_torch_has_a_first_bucket_of_one_mib(model: str, one_gloo_rank: None) -> None:
-    point = make_point(**MODELS[model])
-    coming = [size for layer in reversed(tensor_bytes(point)) for size in reversed(layer)]
-    expected = [sum(coming[i] for i in bucket) for bucket in assign(coming, [FIRST_BUCKET_BYTES, 25 * MIB])]
-    assert expected == torchs_buckets(point, None)
-    if sum(coming) > 2 * MIB:
-        assert expected != gradient_buckets(point), "the first bucket's cap makes a difference"
-
-
 def test_a_tensor_larger_than_the_cap_is_one_bucket() -> None:
     point = make_point(layer_widths=(8, 400, 300, 200, 1), grid_size=40, bucket_cap_mb=1.0)
     assert max(gradient_buckets(point)) > 20 * MIB
@@ -94,13 +84,12 @@ def test_buckets_are_those_of_measured_records(repository: Path) -> None:
 
 @given(
     sizes=st.lists(st.integers(1, 100), min_size=1, max_size=12),
-    caps=st.lists(st.integers(1, 150), min_size=1, max_size=3),
+    cap=st.integers(1, 150),
 )
-def test_every_tensor_is_in_one_bucket_and_no_bucket_goes_on_once_full(sizes: list[int], caps: list[int]) -> None:
-    found = assign(sizes, caps)
+def test_every_tensor_is_in_one_bucket_and_no_bucket_goes_on_once_full(sizes: list[int], cap: int) -> None:
+    found = assign(sizes, cap)
     assert [place for bucket in found for place in bucket] == list(range(len(sizes)))
-    for number, bucket in enumerate(found):
-        cap = caps[min(number, len(caps) - 1)]
+    for bucket in found:
         assert sum(sizes[place] for place in bucket[:-1]) < cap
         if bucket is not found[-1]:
             assert sum(sizes[place] for place in bucket) >= cap

@@ -6,11 +6,10 @@ import pytest
 from fabricate import make_point
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated import one_node, truth
 
 from kanstudy.analysis.machine_model.expected import expected, of_times
 from kanstudy.analysis.machine_model.model import MachineModel, spread_ranks
-from kanstudy.analysis.network.network import one_node
-from kanstudy.analysis.simulation.simulate import truth
 
 BUSY = MachineModel(
     launch_s=1e-3, optimizer_s_per_parameter=1e-8, cache_rows=600, spill_factor=1.3, contention=0.1, ddp_s=2e-4,

@@ -8,12 +8,18 @@ import pytest
 from fabricate import make_point
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated import one_node
 
 from kanstudy.analysis import results
 from kanstudy.analysis.machine_model.buckets import gradient_buckets
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.machine_model.work import activation_bytes_per_row, flops_per_row, layer_bytes, n_parameters
-from kanstudy.analysis.network.network import Link, Network, one_node
+from kanstudy.analysis.machine_model.work import (
+    activation_bytes_per_sample,
+    flops_per_sample,
+    layer_bytes,
+    n_parameters,
+)
+from kanstudy.analysis.network.network import Link, Network
 
 
 def test_a_step_is_launches_products_elements_and_the_optimizer() -> None:
@@ -25,7 +31,7 @@ def test_a_step_is_launches_products_elements_and_the_optimizer() -> None:
     edges = 32 * 64 + 64 * 64 + 64
     both = 1e-3 + 500 * (6 * 9 * edges / 1e11 + 6 * 4 * 9 * (32 + 64 + 64) / 1e10)
     assert machine.phases_s(point, 500) == pytest.approx((0.4 * both, 0.6 * both, 2e-4 + 1e-9 * 9 * edges))
-    assert (flops_per_row(point), activation_bytes_per_row(point)) == (54 * edges, 34560)
+    assert (flops_per_sample(point), activation_bytes_per_sample(point)) == (54 * edges, 34560)
 
 
 @given(rows=st.integers(1, 10**6), exponent=st.floats(1, 60))
@@ -33,23 +39,20 @@ def test_launches_hide_behind_work_the_more_the_larger_the_exponent(rows: int, e
     both = [
         sum(MachineModel(launch_s=1e-3, launch_exponent=k).phases_s(make_point(), rows)) for k in (1, exponent, 400)
     ]
-    work = rows * flops_per_row(make_point()) / 2e10
+    work = rows * flops_per_sample(make_point()) / 2e10
     assert both[0] == pytest.approx(1e-3 + work)
     assert both[2] == pytest.approx(max(1e-3, work), rel=2e-3)
     assert both[2] * (1 - 1e-12) <= both[1] <= both[0] * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(
-    ("placement", "p", "layout"),
-    [
-        ("packed", 1, (1,)), ("packed", 2, (2,)), ("packed", 4, (2, 2)), ("packed", 5, (2, 2, 1)),
-        ("spread", 2, (1, 1)), ("spread", 4, (1, 1, 1, 1)), ("spread", 6, (2, 2, 1, 1)), ("spread", 8, (2, 2, 2, 2)),
-    ],
-)  # fmt: skip
-def test_ranks_lie_on_nodes_as_they_are_placed(placement: str, p: int, layout: tuple[int, ...]) -> None:
-    point = make_point(world_size=p, global_batch_size=120, placement=placement)
-    assert MachineModel(ranks_per_node=2, nodes=4).layout(point) == layout
-    assert MachineModel().layout(point) == (p,)
+    ("nodes", "placement", "layout"),
+    [(4, "packed", (2, 2)), (4, "spread", (1, 1, 1, 1)), (3, "spread", (2, 1, 1)), (None, "spread", (1, 1, 1, 1))],
+)
+def test_ranks_lie_on_nodes_as_they_are_placed(nodes: int | None, placement: str, layout: tuple[int, ...]) -> None:
+    point = make_point(world_size=4, placement=placement)
+    assert MachineModel(ranks_per_node=2, nodes=nodes).layout(point) == layout
+    assert MachineModel().layout(point) == (4,)
 
 
 def test_ranks_crowd_those_of_their_own_node_and_send_over_the_links_they_use() -> None:

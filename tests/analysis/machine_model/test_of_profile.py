@@ -4,11 +4,11 @@ from dataclasses import asdict, replace
 
 import pytest
 from fabricate import make_point
+from simulated import one_node
 
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.of_profile import NEEDED, of_profile
-from kanstudy.analysis.machine_model.work import activation_bytes_per_row, flops_per_row, kernels
-from kanstudy.analysis.network.network import one_node
+from kanstudy.analysis.machine_model.work import activation_bytes_per_sample, flops_per_sample, kernels
 from kanstudy.spec import PointSpec
 from kanstudy.study.cluster import Device
 
@@ -26,7 +26,7 @@ def test_large_batches_go_by_the_rates_and_small_ones_by_the_launches() -> None:
     point = make_point(operator="compiled")
     found = machine(point)
     large = 10**7
-    work = large * (flops_per_row(point) / 1e13 + activation_bytes_per_row(point) / 8e11)
+    work = large * (flops_per_sample(point) / 1e13 + activation_bytes_per_sample(point) / 8e11)
     assert sum(found.phases_s(point, large)[:2]) == pytest.approx(work, rel=1e-6)
     assert sum(found.phases_s(point, 1)[:2]) == pytest.approx(5e-6 * kernels(point), rel=1e-3)
     assert found.layout(make_point(world_size=8)) == (2, 2, 2, 2)

@@ -64,6 +64,21 @@ def test_a_second_stream_is_for_the_bucket_after_the_next() -> None:
     assert float(found) == pytest.approx(10)
 
 
+def test_two_streams_leave_in_order_and_a_third_waits_for_the_one_that_is_free_first() -> None:
+    """Of 8, 3 and 4, all ready at once, the third leaves at 3 and arrives at 7, before the first."""
+    ready, nothing = np.array([0.2, 0.4, 1.0]), np.zeros(3)
+    one, two = (float(exposed_s(np.array(10.0), ready, np.array([6.0, 6.0, 2.0]), nothing, n)) for n in (1, 2))
+    assert (one, two) == (pytest.approx(6), pytest.approx(2)), "2 to 8, 8 to 14, 14 to 16; 2 to 8, 4 to 10, 10 to 12"
+    found = exposed_s(np.array(5.0), np.zeros(3), np.array([8.0, 3.0, 4.0]), nothing, 2)
+    assert float(found) == pytest.approx(3)
+
+
+def test_when_buckets_are_ready_may_differ_from_one_backward_to_the_next() -> None:
+    ready, backward = np.array([[0.1, 0.5], [0.5, 1.0], [0.5, 1.2]]), np.array([10.0, 10.0, 10.0])
+    found = exposed_s(backward, ready, np.zeros(2), np.array([1.0, 3.0]))
+    assert found == pytest.approx([-2.0, 3.0, 5.0]), "it is negative where backward outlasts the last"
+
+
 def test_backward_is_slower_while_a_bucket_travels() -> None:
     """The first is under way for 2 s, in which backward does 1 s of the 5 that are left."""
     ready, free = np.array([0.5, 1.0]), np.zeros(2)

@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 from fabricate import make_point, make_record
+from simulated import simulate
 
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.network.forced import FREE, MONOTONIC, NOT_MONOTONIC, UNDECIDED, answers, choice_of, monotonicity
 from kanstudy.analysis.network.network import Link, Network
-from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.record import Record
 

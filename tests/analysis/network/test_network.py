@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated import one_node
 
 from kanstudy.analysis.network import nccl
-from kanstudy.analysis.network.network import GLOO_SHARE, Correction, Link, Network, of_profile, one_node
+from kanstudy.analysis.network.network import GLOO_SHARE, Link, Network, of_profile
 from kanstudy.network_words import ALGORITHMS, NCCL_PROTOCOLS
 from kanstudy.study.profile import load_profile
 
@@ -110,19 +111,6 @@ def test_gloo_as_it_was_measured_over_links_of_200_mbit_per_s(delay_s, size, mea
 def test_gloos_other_collectives_as_measured_over_links_of_200_mbit_per_s_and_1_ms(collective, ranks, size, measured_s):
     network = Network(between=Link(latency_s=1e-3, bytes_per_s=25e6), algorithm="gloo")
     assert getattr(network, collective)(size, (1,) * ranks) == pytest.approx(measured_s, rel=0.24)
-
-
-def test_a_correction_takes_its_layout_to_what_was_measured():
-    correction = Correction((2,), (1e3, 1e5), (math.log(2), math.log(0.5)))
-    plain = one_node(1e-5, 1e9)
-    network = dataclasses.replace(plain, corrections=(correction,))
-
-    def factor(size: float, layout: tuple[int, ...]) -> float:
-        return network.allreduce_s(size, layout) / plain.allreduce_s(size, layout)
-
-    assert [factor(size, (2,)) for size in (0, 1, 1e3, 1e4, 1e5, 1e9)] == pytest.approx([2, 2, 2, 1, 0.5, 0.5])
-    assert factor(1e3, (4,)) == 1
-    assert network.allreduce_s(1e3, [2]) == 2 * plain.allreduce_s(1e3, [2])
 
 
 @given(NETWORKS, COLLECTIVES, SIZES)
@@ -275,4 +263,3 @@ def test_a_profile_gives_its_network():
         "assumed",
         False,
     )
-    assert network.basis_text == "[network] of the profile finisterrae3"

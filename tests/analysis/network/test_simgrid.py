@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from kanstudy.analysis.network.network import Link, Network
-from kanstudy.network_words import layout_text
+from kanstudy.layout import layout_text
 
 SCRIPT = Path(__file__).resolve().parents[2] / "simgrid_collectives.py"
 INSIDE, BETWEEN = Link(latency_s=5e-6, bytes_per_s=1e10), Link(latency_s=2e-5, bytes_per_s=4e9)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from fabricate import make_point
 from seen import texts
+from simulated import simulate
 
 from kanstudy.analysis.calibration.calibration import Calibration, calibrate
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.plots.calibration import curve
-from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.spec import PointSpec
 
 MACHINE = MachineModel(name="known machine", flops_per_s=4e9, launch_s=3e-4, optimizer_s_per_parameter=1e-9)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from fabricate import make_point
 from seen import legend_texts, texts
+from simulated import one_node
 
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.plots import isoefficiency as plots
 from kanstudy.analysis.prediction import isoefficiency
 

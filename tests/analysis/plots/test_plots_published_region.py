@@ -10,6 +10,7 @@ from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.network.network import Link, Network
 from kanstudy.analysis.plots import published_region as plots
 from kanstudy.analysis.prediction import published_region as predicted
+from kanstudy.analysis.prediction.published_sensitivity import sensitivity
 
 MODEL = make_point(world_size=8)
 MACHINE = MachineModel(
@@ -47,7 +48,7 @@ def test_nothing_that_fits_is_a_figure_that_says_so() -> None:
 
 
 def test_the_sensitivity_has_a_line_a_constant_and_the_share_as_assumed_dashed() -> None:
-    found = predicted.sensitivity(MACHINE, MODEL, SETTINGS)
+    found = sensitivity(MACHINE, MODEL, SETTINGS)
     figure = plots.sensitivity(found)
     left, right = figure.axes
     names = [label.get_text() for label in left.get_yticklabels()]

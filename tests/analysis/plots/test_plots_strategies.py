@@ -8,9 +8,9 @@ from fabricate import make_point
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from seen import legend_texts, texts
+from simulated import one_node
 
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.plots import strategies as plots
 from kanstudy.analysis.strategies.compare import compare, fastest
 

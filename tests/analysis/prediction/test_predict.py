@@ -11,6 +11,7 @@ import pytest
 from calibrated import MACHINE, NETWORK, exact, noisy, records, strong_point
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated import simulate
 
 from kanstudy.analysis.attribution.chain import FACTORS
 from kanstudy.analysis.attribution.decomposition import efficiency
@@ -27,7 +28,6 @@ from kanstudy.analysis.network.network import Link, Network
 from kanstudy.analysis.prediction.predict import NEW_LAUNCH, ONE_LAUNCH, SCENARIO, predict, tells_nothing
 from kanstudy.analysis.prediction.site import PredictionError, Site
 from kanstudy.analysis.prediction.widening import Widening
-from kanstudy.analysis.simulation.simulate import simulate
 
 KNOWN = replace(NETWORK, basis="measured")
 NODES = Site(ranks_per_node=2, network=KNOWN)

@@ -5,13 +5,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from fabricate import make_point, make_record
+from simulated import one_node, simulate
 
 from kanstudy.analysis import estimates, plots
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.scaling_laws import fits
 from kanstudy.analysis.scaling_laws.models import ALPHA_BETA, AMDAHL, GUSTAFSON, USL
-from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.analysis.tables.view import shown
 
 SIZES = (1, 2, 4, 8, 16, 32)

@@ -4,13 +4,12 @@ import frames
 import numpy as np
 import pandas as pd
 from fabricate import make_point, make_record
+from simulated import one_node, simulate
 
 from kanstudy.analysis import estimates
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.network.network import one_node
 from kanstudy.analysis.scaling_laws import fits
 from kanstudy.analysis.scaling_laws.words import sentences
-from kanstudy.analysis.simulation.simulate import simulate
 
 
 def test_on_two_cores_the_sentence_says_why_no_law_is_fitted() -> None:

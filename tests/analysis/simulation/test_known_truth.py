@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from fabricate import make_point
 from scipy import integrate, stats
+from simulated import one_node, simulate, truth
 
 from kanstudy.analysis import estimates, metrics
 from kanstudy.analysis.attribution.chain import FACTORS
@@ -18,8 +19,6 @@ from kanstudy.analysis.guidelines import guidelines
 from kanstudy.analysis.machine_model.buckets import gradient_buckets
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
-from kanstudy.analysis.network.network import one_node
-from kanstudy.analysis.simulation.simulate import simulate, truth
 from kanstudy.analysis.statistics.intervals import Estimate
 from kanstudy.analysis.statistics.paired_arms import PairedArms
 from kanstudy.record import Record

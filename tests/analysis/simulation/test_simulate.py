@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from fabricate import make_point
 from scipy import integrate, stats
+from simulated import chain_times, one_node, simulate, truth
 
 from kanstudy.analysis import estimates, guidelines, plots, results
 from kanstudy.analysis.attribution.decomposition import attribution
@@ -14,8 +15,6 @@ from kanstudy.analysis.attribution.verdict import verdicts
 from kanstudy.analysis.captions import caption
 from kanstudy.analysis.machine_model.model import MachineModel, spread_ranks
 from kanstudy.analysis.machine_model.noise import Noise, autocorrelated
-from kanstudy.analysis.network.network import one_node
-from kanstudy.analysis.simulation.simulate import chain_times, simulate, truth
 from kanstudy.analysis.statistics.blocks import blocks
 from kanstudy.analysis.statistics.intervals import seed_of
 from kanstudy.analysis.tables import layouts

@@ -15,13 +15,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from fabricate import make_point
+from simulated import chain_times, one_node, simulate, truth
 
 from kanstudy.analysis import metrics
 from kanstudy.analysis.attribution.chain import FACTORS
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
-from kanstudy.analysis.network.network import one_node
-from kanstudy.analysis.simulation.simulate import chain_times, draw, simulate, truth
+from kanstudy.analysis.simulation.simulate import draw
 from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.launches import between_launches
 from kanstudy.analysis.statistics.paired_arms import WITHIN, PairedArms

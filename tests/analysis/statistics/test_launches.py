@@ -8,6 +8,7 @@ from fabricate import make_point
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
+from simulated import simulate, truth
 
 from kanstudy.analysis.attribution.decomposition import efficiency
 from kanstudy.analysis.attribution.verdict import verdicts
@@ -15,7 +16,6 @@ from kanstudy.analysis.captions import caption
 from kanstudy.analysis.estimates import strong
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
-from kanstudy.analysis.simulation.simulate import simulate, truth
 from kanstudy.analysis.statistics import intervals
 from kanstudy.analysis.statistics.launches import between_launches
 from kanstudy.analysis.statistics.paired_arms import PairedArms

@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from fabricate import make_point, make_record
+from simulated import simulate
 
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
-from kanstudy.analysis.simulation.simulate import simulate
 from kanstudy.analysis.statistics.blocks import blocks
 from kanstudy.analysis.statistics.mean_device import of_mean_device
 from kanstudy.record import Record

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from simulated import chain_times, simulate, truth
 from test_coverage import BLOCKS, DRAWS, HIGHEST, LOWEST, MACHINE, POINT, SCENARIOS, Vectorised, stacked
 
 from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
-from kanstudy.analysis.simulation.simulate import chain_times, draw, simulate, truth
+from kanstudy.analysis.simulation.simulate import draw
 from kanstudy.analysis.statistics import intervals
 from kanstudy.stopping import LOOKS, half_width, log_ratios
 

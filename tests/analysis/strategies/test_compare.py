@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from points import kan_point
+from simulated import one_node
 
 from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.machine_model.work import activation_bytes_per_row
-from kanstudy.analysis.network.network import Link, Network, one_node
+from kanstudy.analysis.machine_model.work import activation_bytes_per_sample
+from kanstudy.analysis.network.network import Link, Network
 from kanstudy.analysis.strategies.compare import compare, fastest, limits
 
 WIDE = {"layer_widths": (64, 256, 256, 64), "global_batch_size": 4096, "n_samples": 4096, "dtype": "float32"}
@@ -70,7 +71,7 @@ def test_on_an_ideal_machine_only_what_is_done_twice_costs() -> None:
     efficiency = {name: rows["parallel_efficiency"].max() for name, rows in frame.groupby("strategy")}
     for name in ("data parallel", "ZeRO-1, slices", "ZeRO-1, whole tensors", "split by input (row)"):
         assert efficiency[name] == pytest.approx(1)
-    products, expansion = 6 * 9 * (2 * 64 * 256 + 256**2) / 1e11, activation_bytes_per_row(kan_point(**WIDE)) / 1e10
+    products, expansion = 6 * 9 * (2 * 64 * 256 + 256**2) / 1e11, activation_bytes_per_sample(kan_point(**WIDE)) / 1e10
     truth = (products + expansion) / (products + 4 * expansion)
     assert efficiency["split by output (column)"] == pytest.approx(truth)
     assert truth < efficiency["split in pairs (column, row)"] < 1

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from points import kan_point
 
-from kanstudy.analysis.machine_model.work import activation_bytes_per_row, flops_per_row, layer_bytes
+from kanstudy.analysis.machine_model.work import activation_bytes_per_sample, flops_per_sample, layer_bytes
 from kanstudy.analysis.strategies.strategy import SPLITS, Strategy, held, obstacle, strategies
 
 
@@ -73,8 +73,8 @@ def test_slices_together_are_the_model(widths: tuple[int, ...], split: str, rank
     strategy = Strategy(split=split, tensor_ranks=ranks)
     part = held(point, strategy, ranks, 24)
     assert sum(layer_bytes(part)) * ranks == sum(layer_bytes(point))
-    assert flops_per_row(part) * ranks == flops_per_row(point)
-    expanded = activation_bytes_per_row(part) / activation_bytes_per_row(point)
+    assert flops_per_sample(part) * ranks == flops_per_sample(point)
+    expanded = activation_bytes_per_sample(part) / activation_bytes_per_sample(point)
     if split == "pairs":
         assert 1 / ranks <= expanded < 1
     else:

@@ -1,0 +1,33 @@
+"""Where things lie: the project, and in it each profile's results and figures, and those of the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kanstudy
+from kanstudy.study.profile import REFERENCE, Profile, load_profile
+
+
+def project_root() -> Path:
+    """The checkout in which the package lies; the current folder where it is installed elsewhere."""
+    checkout = Path(kanstudy.__file__).resolve().parent.parent
+    return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
+
+
+def results_dir(profile: Profile, given: str | Path = "") -> Path:
+    """Where the profile's records lie: the folder given, or `results/<profile>` of the project."""
+    return Path(given).expanduser().resolve() if str(given) else project_root() / "results" / profile.name
+
+
+def folder_to_read(profile: str = "", given: str = "") -> Path:
+    """The results to show: the folder given, or the profile's, or without either the reference result."""
+    if given:
+        return Path(given).expanduser().resolve()
+    if profile:
+        return results_dir(load_profile(profile))
+    return project_root() / "results" / REFERENCE / "laptop"
+
+
+def figures_dir(profile: Profile) -> Path:
+    """Where the profile's figures and tables lie: `figures/<profile>` of the project."""
+    return project_root() / "figures" / profile.name

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from fabricate import make_point
+
+from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.network.network import Link, Network
+from kanstudy.analysis.prediction.published_region import Settings, region
+from kanstudy.analysis.prediction.published_sensitivity import all_at_once, sensitivity, sentence_of_draws
+
+MODEL = make_point(world_size=8)
+SLOW_INSIDE = MachineModel(
+    name="slow inside", launch_s=4e-4, ranks_per_node=2, nodes=4,
+    network=Network(inside=Link(bytes_per_s=1e9), between=Link(bytes_per_s=2e9)),
+)  # fmt: skip
+"""Two ranks of a node reach each other more slowly than those of two nodes, so that spread costs less than packed."""
+BATCHES = [8 * 2**k for k in range(4, 13)]
+SIZES = Settings([16, 32, 64], BATCHES)
+
+
+def test_each_constant_is_changed_alone_and_the_counts_are_those_of_its_region() -> None:
+    machine = SLOW_INSIDE
+    found = sensitivity(machine, MODEL, SIZES)
+    assert list(found["constant"]) == [
+        "none",
+        *(name for name in ("flops_per_s", "launch_s", "inside bytes_per_s", "between bytes_per_s") for _ in range(2)),
+    ]
+    row = found[(found["constant"] == "launch_s") & (found["times"] == 2)].iloc[0]
+    other = region(replace(machine, launch_s=2 * machine.launch_s), MODEL, SIZES)
+    assert row["assumed"] == machine.launch_s
+    assert row["settings"] == len(other)
+    for name in ("efficiency_agrees", "consistent"):
+        assert row[name] == other[name].sum()
+    assert row["both_agree"] == (other["efficiency_agrees"] & other["overhead_agrees"]).sum()
+    assert set(found["source"]) == {"predicted"}
+
+
+def test_draws_of_all_constants_are_between_half_and_twice_and_repeat() -> None:
+    machine, few = SLOW_INSIDE, Settings([16, 24, 32], BATCHES)
+    found = all_at_once(machine, MODEL, few, draws=6, seed=1)
+    times = found[["flops_per_s", "launch_s", "inside bytes_per_s", "between bytes_per_s"]].to_numpy()
+    assert ((times >= 0.5) & (times <= 2)).all()
+    assert len(np.unique(times)) == times.size
+    assert found.equals(all_at_once(machine, MODEL, few, draws=6, seed=1))
+    row = found.iloc[2]
+    links = {
+        tier: Link(bytes_per_s=getattr(machine.network, tier).bytes_per_s * row[f"{tier} bytes_per_s"])
+        for tier in ("inside", "between")
+    }
+    drawn = replace(
+        machine,
+        flops_per_s=machine.flops_per_s * row["flops_per_s"],
+        launch_s=machine.launch_s * row["launch_s"],
+        network=replace(machine.network, **links),
+    )
+    assert row["efficiency_agrees"] == region(drawn, MODEL, few)["efficiency_agrees"].sum()
+    some = int((found["consistent"] > 0).sum())
+    both = int((found["both_agree"] > 0).sum())
+    words = sentence_of_draws(found)
+    assert f"6 times: in {both} draws some of the {found['settings'].iloc[0]} settings agree" in words
+    assert f"in {some} also" in words

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import pytest
+from profiles_for_tests import STRONG, profile_of
+
+from kanstudy.study import places
+from kanstudy.study.places import figures_dir, folder_to_read, project_root, results_dir
+
+
+def test_results_and_figures_lie_in_the_project_under_the_profiles_name(tmp_path, monkeypatch, repository):
+    profile = profile_of(tmp_path, STRONG)
+    monkeypatch.chdir(tmp_path)
+    assert project_root() == repository
+    assert results_dir(profile) == repository / "results" / "tiny"
+    assert figures_dir(profile) == repository / "figures" / "tiny"
+    assert results_dir(profile, "own") == tmp_path / "own"
+    monkeypatch.setattr(places.kanstudy, "__file__", str(tmp_path / "site-packages/kanstudy/__init__.py"))
+    assert project_root() == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("profile", "given", "folder"),
+    [("", "", "results/reference/laptop"), ("smoke", "", "results/smoke"), ("smoke", "/own", "/own")],
+)
+def test_what_is_shown_is_what_is_given_or_the_profiles_or_the_reference(repository, profile, given, folder):
+    assert folder_to_read(profile, given) == repository / folder
