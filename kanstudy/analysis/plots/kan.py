@@ -117,6 +117,7 @@ def plot_losses(losses: Mapping[str, Sequence[float]]) -> Figure:
             axis.plot(values, color=color, linestyle=style, label=name)
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter("")
         axis.set(xlabel="step", ylabel="mean squared error")
         legend(figure, axis)
     return figure

@@ -39,6 +39,7 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "hatch.linewidth": 0.5,
     "pdf.fonttype": 42,  # text stays text
+    "text.parse_math": False,  # also where a name of somebody's has dollars in it
     "savefig.dpi": 200,
 }
 
