@@ -130,7 +130,7 @@ def run(
     folders.close(work, batch.exit_code(states, work.failures, stopped=not work.minutes_left))
 
 
-@main.command(epilog=STATUS_CODES)
+@main.command(epilog=STATUS_CODES, short_help="Show which points are measured, and which are missing.")
 @options.profile_or_not
 @options.results_dir
 def status(profile: str | None, results_dir: str) -> None:

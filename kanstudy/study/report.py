@@ -60,13 +60,14 @@ def write_report(notebook: Path, output: Path, title: str) -> None:
     node = read_notebook(notebook)
     node.metadata.pop("widgets", None)
     body, _ = exporter.from_notebook_node(node, resources={"metadata": {"path": str(notebook.parent)}})
-    write_atomically(output, page(title, _with_contents(_linked(body, output.parent))))
+    body = f"<p>{html.escape(title)}</p>\n{_with_contents(_linked(body, output.parent))}"
+    write_atomically(output, page(title, body))
 
 
 def _with_contents(body: str) -> str:
     """The page with links to its parts before the first of them."""
     parts = re.findall(r'<h2 id="([^"]*)">(.*?)<a class="anchor-link"', body)
-    links = " &middot; ".join(f'<a href="#{name}">{title}</a>' for name, title in parts)
+    links = " &middot; ".join(f'<a href="#{name}">{heading}</a>' for name, heading in parts)
     return body.replace("<h2", f"<nav>{links}</nav>\n<h2", 1) if parts else body
 
 
