@@ -40,7 +40,9 @@ Exit codes:
     help="prediction_check_coverage.csv of kanstudy bench prediction: bands as wide as its held-out settings need",
 )
 @click.option("--scaling", type=click.Choice(["strong", "weak"]), help="only this  [default: both]")
-@click.option("--steps", type=click.IntRange(min=1), default=100_000, metavar="N", help="of training [default: 100000]")
+@click.option(
+    "--steps", type=click.IntRange(1, 10**12), default=100_000, metavar="N", help="of training [default: 100000]"
+)
 @click.option(
     "--budget",
     metavar="AMOUNT",
@@ -105,7 +107,8 @@ def predict(
     except (ProfileError, NotCovered, TooFewSteps, PredictionError, widening.WideningError) as error:
         raise BadInput(str(error)) from error
     costed = costs.with_costs(frame, steps, prices)
-    _tell(costed, found, limits, steps, loaded, prices, _folder(out))
+    folder = folders.made(out)  # last: of what is refused nothing is left
+    _tell(costed, found, limits, steps, loaded, prices, folder)
 
 
 def _limits(budget: str | None, deadline: float | None, prices: Prices) -> Limits:
@@ -142,16 +145,6 @@ def _sizes(text: str | None, profile: Profile) -> tuple[int, ...]:
     return tuple(sorted(sizes))
 
 
-def _folder(out: str) -> Path:
-    """The folder to write; of what is refused nothing is left, so that it is made last."""
-    try:
-        folder = Path(out).expanduser()
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise BadInput(f"--out {out}: must be a folder that can be written: {error}") from error
-    return folder
-
-
 def _check_device(profile: Profile, calibration: Calibration) -> None:
     """`BadInput` where CPUs are calibrated for GPUs, or the other way round."""
     calibrated = {"nccl": "cuda", "gloo": "cpu"}.get(calibration.backend, profile.device)
@@ -175,14 +168,16 @@ def _tell(
     from kanstudy.analysis.plots import prediction as plots
     from kanstudy.analysis.plots.save import save_figure
     from kanstudy.analysis.prediction import costs
+    from kanstudy.analysis.prediction.predict import tells_nothing
     from kanstudy.analysis.tables.save import save_table
     from kanstudy.analysis.tables.view import shown
     from kanstudy.files import write_atomically
 
     unit = "GPU" if profile.device == "cuda" else "rank"
-    for note in calibration.notes:
+    doubt = tells_nothing(costed)
+    for note in filter(None, (*calibration.notes, doubt)):
         click.echo(f"Note: {note}")
-    lines = []
+    lines = [f"Do not use this: {doubt}."] if doubt else []
     for series, rows in costed.groupby("series", sort=False):
         row = costs.best(rows, limits) if limits.are_given else rows.iloc[-1]
         if row is None:
@@ -217,7 +212,7 @@ def _tell(
     click.echo(shown(costed, brief).to_string(index=False))
     for line in lines:
         click.echo(f"\n{line}")
-    click.echo(f"\nLook at {folders.short(folder.absolute())}/prediction.csv, prediction.pdf and proposal.txt")
+    click.echo(f"\nLook at {folders.short(folder)}/prediction.csv, prediction.pdf and proposal.txt")
 
 
 def _chosen(rows: pd.DataFrame, row: pd.Series, limits: Limits, series: str) -> str:
