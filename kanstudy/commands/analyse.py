@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kanstudy.commands import folders
 from kanstudy.commands.errors import BadInput
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def analyse(
     given = {"--map": roles, "--scaling": scaling, "--by": by is not None, "--baseline": baseline}
     given |= {"--relative": relative, "--repeats": repeats}
     pairs, bases = _pairs("--map", roles), _pairs("--baseline", baseline)
-    folder = _folder(out)
+    folder = None if out is None else folders.folder_to_write(out)  # made before anything is computed
     try:
         if not is_table(table):
             text = as_text(read_bytes(table))
@@ -131,18 +132,6 @@ def _refuse(table: Path, given: Mapping[str, object], what: str) -> None:
     wrong = [option for option, value in given.items() if value]
     if wrong:
         raise BadInput(f"{table}: {what}, to which {wrong[0]} does not apply: leave it out")
-
-
-def _folder(out: str | None) -> Path | None:
-    """The folder to write, made now, so that nothing is computed for one that cannot be."""
-    if out is None:
-        return None
-    try:
-        folder = Path(out).expanduser()
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise BadInput(f"--out {out}: must be a folder that can be written: {error}") from error
-    return folder
 
 
 def _tell_table(found: Analysis, table: Path, folder: Path | None) -> None:

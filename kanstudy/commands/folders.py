@@ -83,6 +83,16 @@ def results_folder(profile: Profile | None, given: str, option: str = "--results
     return folder
 
 
+def folder_to_write(out: str) -> Path:
+    """The folder that --out names, made where it is not there yet; of what is refused nothing is left."""
+    try:
+        folder = Path(out).expanduser()
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadInput(f"--out {out}: must be a folder that can be written: {error}") from error
+    return folder
+
+
 def simulated_folder(profile: Profile) -> Path:
     """Where records of the profile's machine go that are simulated, beside those that are measured."""
     measured = results_folder(profile, "")

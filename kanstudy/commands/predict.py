@@ -105,7 +105,7 @@ def predict(
     except (ProfileError, NotCovered, TooFewSteps, PredictionError, widening.WideningError) as error:
         raise BadInput(str(error)) from error
     costed = costs.with_costs(frame, steps, prices)
-    _tell(costed, found, limits, steps, loaded, prices, _folder(out))
+    _tell(costed, found, limits, steps, loaded, prices, folders.folder_to_write(out))
 
 
 def _limits(budget: str | None, deadline: float | None, prices: Prices) -> Limits:
@@ -140,16 +140,6 @@ def _sizes(text: str | None, profile: Profile) -> tuple[int, ...]:
     if not sizes or min(sizes) < 1 or len(set(sizes)) < len(sizes):
         raise BadInput(f"--world-sizes {text}: must be distinct whole numbers >= 1, such as 8,64,512")
     return tuple(sorted(sizes))
-
-
-def _folder(out: str) -> Path:
-    """The folder to write; of what is refused nothing is left, so that it is made last."""
-    try:
-        folder = Path(out).expanduser()
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise BadInput(f"--out {out}: must be a folder that can be written: {error}") from error
-    return folder
 
 
 def _check_device(profile: Profile, calibration: Calibration) -> None:
