@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kanstudy import stopping
 from kanstudy.run_spec import RunSpec
 from kanstudy.spec import PointSpec
 
@@ -171,24 +170,6 @@ class Record:
     def rounds_of_launch(self, launch: int) -> int:
         """Complete rounds that this record holds of one launch."""
         return min((sum(r.launch == launch for r in arm.rounds) for arm in self.arms.values()), default=0)
-
-    def has_launch(self, launch: int, rounds: int, target_width: float | None = None) -> bool:
-        """Whether one launch has `rounds` complete rounds, or, where rounds are adaptive, was found narrow enough."""
-        narrow = target_width is not None and stopping.is_narrow(self, launch, target_width)
-        return narrow or self.rounds_of_launch(launch) >= rounds
-
-    def is_complete(self, rounds: int, launches: int, target_width: float | None = None) -> bool:
-        """Whether every one of `launches` launches has all its rounds, and the rest was measured too."""
-        return self.status == "ok" and all(self.has_launch(index, rounds, target_width) for index in range(launches))
-
-    def state(self, rounds: int, launches: int, target_width: float | None = None) -> str:
-        """The status, measured by what is wanted: `ok` with too few rounds is `partial`."""
-        complete = self.is_complete(rounds, launches, target_width)
-        return "partial" if self.status == "ok" and not complete else self.status
-
-    def is_final(self, rounds: int, launches: int, target_width: float | None = None) -> bool:
-        """Whether there is nothing left to measure: complete, or a fault of the point itself."""
-        return self.status in FINAL_FAULTS or self.is_complete(rounds, launches, target_width)
 
 
 def blank_record(point: PointSpec, run: RunSpec, status: str = "partial") -> Record:

@@ -25,7 +25,7 @@ def test_they_are_few_and_listed() -> None:
 def test_each_is_documented_where_it_is_defined_and_where_it_is_offered(name: str) -> None:
     assert len(getattr(kanstudy, name).__doc__) > 80
     assert f"- `{name}`," in kanstudy.__doc__
-    assert f"kanstudy.{name}(" in (ROOT / "docs" / "your_own.md").read_text(encoding="utf-8")
+    assert f"kanstudy.{name}(" in (ROOT / "notebooks" / "your_own.md").read_text(encoding="utf-8")
 
 
 def test_another_name_is_an_ordinary_error() -> None:

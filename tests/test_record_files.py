@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_record import measured
 from test_run_spec import make_run
 from test_spec import make
+from test_wanted import measured
 
 from kanstudy.record import AllReduce, Fault, blank_record
 from kanstudy.record_files import read_record, record_from_dict, record_path, write_record

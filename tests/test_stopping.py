@@ -24,6 +24,7 @@ from kanstudy.stopping import (
     look,
     out_of_time,
 )
+from kanstudy.wanted import Wanted
 
 VALUES = {"global_batch_size": 8, "dataset": "synthetic:3:1", "n_samples": 64, "layer_widths": (3, 2, 1)}
 POINT = PointSpec(experiment="strong_scaling", scaling="strong", world_size=2, arms=ARMS, **VALUES)
@@ -107,20 +108,20 @@ def test_a_look_stops_and_says_why(rounds: int, noise: float, why: str, stops: b
     assert (decision(record, 0)["why"], decision(record, 0)["rounds"]) == (why, rounds)
     assert f"{why} at {rounds} rounds, ±" in decisions(record)
     assert decisions(record).endswith("(wanted: ±2.5%)")
-    assert record.is_complete(100, 1, 0.05) is stops
-    assert record.state(100, 1, 0.05) == ("ok" if stops else "partial")
+    assert Wanted(100, 1, 0.05).is_complete(record) is stops
+    assert Wanted(100, 1, 0.05).state(record) == ("ok" if stops else "partial")
 
 
 def test_rounds_that_are_narrow_enough_for_one_plan_are_too_few_for_another() -> None:
     record = record_of(30, 0.05)
     half = half_width(log_ratios(record, 0))
     assert look(record, 0, 2 * half)
-    assert record.is_final(100, 1, 2 * half)
-    assert record.is_final(100, 1, 3 * half), "a wider one is reached, too"
-    assert not record.is_final(100, 1, 1.9 * half)
-    assert not record.is_final(100, 1), "a plan of a fixed number wants that number"
-    assert not record.is_final(100, 2, 2 * half), "the second launch has not begun"
-    assert record.is_final(30, 1)
+    assert Wanted(100, 1, 2 * half).is_final(record)
+    assert Wanted(100, 1, 3 * half).is_final(record), "a wider one is reached, too"
+    assert not Wanted(100, 1, 1.9 * half).is_final(record)
+    assert not Wanted(100, 1).is_final(record), "a plan of a fixed number wants that number"
+    assert not Wanted(100, 2, 2 * half).is_final(record), "the second launch has not begun"
+    assert Wanted(30, 1).is_final(record)
 
 
 def test_a_decision_holds_for_the_rounds_that_it_saw() -> None:
@@ -128,7 +129,7 @@ def test_a_decision_holds_for_the_rounds_that_it_saw() -> None:
     assert look(record, 0, 0.05)
     for arm in record.arms.values():
         arm.rounds.pop()
-    assert not record.is_complete(100, 1, 0.05)
+    assert not Wanted(100, 1, 0.05).is_complete(record)
     assert decisions(record) == ""
 
 
@@ -137,8 +138,8 @@ def test_each_launch_is_decided_alone_and_a_spent_time_is_no_end() -> None:
     assert look(record, 0, 0.05)
     out_of_time(record, 1, 0.05)
     assert [decision(record, launch)["why"] for launch in (0, 1)] == [NARROW, TIME]
-    assert record.has_launch(0, 100, 0.05)
-    assert not record.has_launch(1, 100, 0.05), "the next run goes on with it"
+    assert Wanted(100, 2, 0.05).has_launch(record, 0)
+    assert not Wanted(100, 2, 0.05).has_launch(record, 1), "the next run goes on with it"
     assert "launch 0: narrow enough at 20 rounds" in decisions(record)
     assert "launch 1: the time is spent at 20 rounds" in decisions(record)
 
@@ -149,7 +150,9 @@ def test_it_survives_the_file(tmp_path) -> None:
     record = record_of(20, 0.01)
     half = half_width(log_ratios(record, 0))
     look(record, 0, 2 * half)
-    assert read_record(write_record(record, tmp_path)).is_complete(100, 1, 2 * half), "the very width that was found"
+    assert Wanted(100, 1, 2 * half).is_complete(read_record(write_record(record, tmp_path))), (
+        "the very width that was found"
+    )
 
 
 @pytest.mark.parametrize("width", [{POINT.point_id: 0.0}, {POINT.point_id: -1.0}, {POINT.point_id: True}, {"x": 0.1}])

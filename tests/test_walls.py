@@ -21,6 +21,7 @@ COMMON = {
     "stopping",
     "record",
     "record_files",
+    "wanted",
     "bench_record",
     "strict_json",
     "files",

@@ -23,6 +23,7 @@ from kanstudy.record_files import read_record
 from kanstudy.sizes import widths_text
 from kanstudy.stopping import decisions
 from kanstudy.strict_json import RecordError, as_object, build_strictly
+from kanstudy.wanted import wanted_of
 
 RESERVED = ("plans", "data", "logs", "jobs", "notebooks", "aside", "figures", "bench", "beside")
 """Folders of a results folder that hold no records."""
@@ -129,7 +130,7 @@ def planned_versus_done(results_dir: Path | str) -> pd.DataFrame:
                 rows.append(_row(experiment, name, size, status, 0, total, bad.pop(key, "")))
                 continue
             done = sum(record.rounds_of_launch(index) for index in record.launch_numbers if index < plan.launches)
-            status = record.state(per_launch, plan.launches, width)
+            status = wanted_of(plan, name).state(record)
             why = fault_text(record) or (decisions(record) if width is not None else "")
             rows.append(_row(experiment, name, size, status, done, total, _joined(_made(record), why)))
     for (experiment, name), record in records.items():

@@ -50,6 +50,8 @@ def compare(given: tuple[str, str], figures_dir: str) -> None:
         raise click.ClickException(f"{folder}: cannot be written: {error.strerror or error}") from error
     click.echo(f"{title}: {len(differing)} conditions differ")
     click.echo(f"Points: {len(pairs)} compared, {len(alone)} without a partner of the same work")
+    if not pairs:
+        click.echo("  Only points of the same ranks, batch, model, data and settings are: give both one series")
     for name, table in changes.TABLES.items():
         for sentence in changes.sentences(numbers[numbers["table"] == name]):
             click.echo(f"  {table.title}: {sentence}")
@@ -67,7 +69,8 @@ def _side(letter: str, given: str) -> tuple[Side, Path]:
     try:
         records = results.load(folder).records
     except results.ResultsError as error:
-        raise BadInput(f"--compare {given}: {error}") from error
+        builtin = ", ".join(builtin_profiles())
+        raise BadInput(f"--compare {given}: {error}, or a profile: {builtin}, or a path that ends in .toml") from error
     if not records:
         raise BadInput(f"--compare {given}: no records in {folders.short(folder)}: must be a profile or its results")
     return Side(letter, profile.name if profile else folder.name, records), folder

@@ -165,14 +165,16 @@ def _tell(
     from kanstudy.analysis.plots import prediction as plots
     from kanstudy.analysis.plots.save import save_figure
     from kanstudy.analysis.prediction import costs
+    from kanstudy.analysis.prediction.predict import tells_nothing
     from kanstudy.analysis.tables.save import save_table
     from kanstudy.analysis.tables.view import shown
     from kanstudy.files import write_atomically
 
     unit = "GPU" if profile.device == "cuda" else "rank"
-    for note in calibration.notes:
+    doubt = tells_nothing(costed)
+    for note in filter(None, (*calibration.notes, doubt)):
         click.echo(f"Note: {note}")
-    lines = []
+    lines = [f"Do not use this: {doubt}."] if doubt else []
     for series, rows in costed.groupby("series", sort=False):
         row = costs.best(rows, limits) if limits.are_given else rows.iloc[-1]
         if row is None:

@@ -22,6 +22,7 @@ from kanstudy.record_files import read_record_of
 from kanstudy.spec import PointSpec
 from kanstudy.strict_json import RecordError
 from kanstudy.study.plan import ExperimentPlan
+from kanstudy.wanted import wanted_of
 
 _NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)
 """What a disk says that is full, over its quota, read-only, another's or broken."""
@@ -119,4 +120,4 @@ def _state(plan: ExperimentPlan, results: Path, point: PointSpec) -> str:
         return "missing"
     if machine.device not in ("auto", record.device_type):
         return "missing"
-    return record.state(plan.rounds[point.point_id], plan.launches, plan.target_width.get(point.point_id))
+    return wanted_of(plan, point.point_id).state(record)

@@ -22,6 +22,7 @@ from kanstudy.study.processes import started
 from kanstudy.study.progress import Progress, duration
 from kanstudy.study.provenance import collect, settings
 from kanstudy.study.run_spec import data_files, environment, run_spec
+from kanstudy.wanted import wanted_of
 
 Command = Callable[[RunSpec, Path, Path], list[str]]
 """What starts all ranks of a launch, from its specification, the file that holds it, and its folder of logs."""
@@ -157,14 +158,13 @@ class Launches:
             record = folder.find_record(self.results, point)
         except RecordError:  # the worker sets it aside
             return True
-        rounds, launches = self.plan.rounds[point.point_id], self.plan.launches
-        target = self.plan.target_width.get(point.point_id)
         if record is None or not self._is_of_this_machine(record):
             return True
-        if record.is_final(rounds, launches, target):
+        wanted = wanted_of(self.plan, point.point_id)
+        if wanted.is_final(record):
             return False
-        has = [record.has_launch(index, rounds, target) for index in range(launches)]
-        return not has[launch] or (launch == launches - 1 and all(has))
+        is_last = launch == wanted.launches - 1
+        return not wanted.has_launch(record, launch) or (is_last and wanted.has_rounds(record))
 
     def _is_of_this_machine(self, record: Record) -> bool:
         """Whether a record was measured with the profile's ranks; one that was not is measured anew, not passed off."""

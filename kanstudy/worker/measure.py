@@ -15,6 +15,7 @@ from kanstudy.record import Fault, Round
 from kanstudy.record_files import write_record
 from kanstudy.run_spec import RunSpec, data_key
 from kanstudy.spec import PointSpec
+from kanstudy.wanted import wanted_of
 from kanstudy.worker import conditions, interruption
 from kanstudy.worker.arms import turns
 from kanstudy.worker.blocks import PointFault, PointState, run_blocks
@@ -75,7 +76,8 @@ class Measurement:
         if point.operator is not None and point.spline_order is not None:
             operator = resolve_operator(point.operator, self.run.device, point.spline_order)
         details = conditions.of_point(self.launch_conditions, point, members, operator)
-        most, target = self.run.rounds[point.point_id], self.run.target_width.get(point.point_id)
+        wanted = wanted_of(self.run, point.point_id)
+        most, target = wanted.rounds, wanted.target_width
         record, done, rounds = None, 0, most
         if ranks.rank == 0:
             record = open_record(self.run, point, conditions.fingerprint(details))
@@ -83,7 +85,7 @@ class Measurement:
             done = record.rounds_of_launch(self.run.launch)
             if target is not None and done in (*stopping.LOOKS, most):  # rounds that an earlier plan asked for
                 stopping.look(record, self.run.launch, target, most)
-            rounds = done if record.has_launch(self.run.launch, most, target) else most
+            rounds = done if wanted.has_launch(record, self.run.launch) else most
         done, rounds = ranks.from_rank_0((done, rounds))
         data = Dataset.open(self.run.data_files[data_key(point)])
         return PointState(
@@ -110,10 +112,7 @@ class Measurement:
             self._save(state, fault.status, fault.fault)
             self.progress.tell("point", point_id=state.point.point_id, status=fault.status)
             return False
-        point_id, launches = state.point.point_id, range(self.run.launches)
-        wanted = self.run.rounds[point_id], self.run.target_width.get(point_id)
-        record = state.record
-        complete = record is not None and all(record.has_launch(index, *wanted) for index in launches)
+        complete = state.record is not None and wanted_of(self.run, state.point.point_id).has_rounds(state.record)
         self._save(state, "ok" if complete else "partial", None)
         if state.done >= state.rounds:
             self.progress.tell("point", point_id=state.point.point_id, status="ok")

@@ -83,7 +83,7 @@ def test_options_reach_the_analysis(tmp_path):
 
 
 def test_the_example_of_the_page_can_be_followed(tmp_path, repository):
-    page = (repository / "docs" / "your_own.md").read_text()
+    page = (repository / "notebooks" / "your_own.md").read_text()
     (line,) = re.findall(r"kanstudy analyse (figures/reference/\S+ .*) --out mine", page)
     name, *options = line.split()
     result = run(str(repository / name), *options, "--out", str(tmp_path / "mine"))

@@ -60,11 +60,23 @@ def test_two_results_become_one_page_with_tables_and_figures(slower: Path, tmp_p
         assert (out / name).stat().st_size > 0
 
 
+def test_where_nothing_is_the_same_work_it_says_what_to_do(tmp_path: Path) -> None:
+    other = REFERENCE.with_name("finisterrae3-simulated")
+    result = kanstudy("--compare", str(REFERENCE), str(other), "--figures-dir", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "Points: 0 compared" in result.output
+    assert "give both one series" in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--compare", "laptop"], "requires 2 arguments"),
         (["--compare", "absent", "other"], "--compare absent: results_dir"),
+        (
+            ["--compare", "absent", "other"],
+            "must be a folder that exists, or a profile: cluster_template, ",
+        ),
         (["--compare", "empty", "empty"], "no records in empty: must be a profile or its results"),
         (["--compare", "odd.toml", "empty"], "odd.toml: cannot be read"),
         (["--compare", "file", "empty"], "--compare file: is a file, must be a folder"),

@@ -16,7 +16,7 @@ from kanstudy.analysis.machine_model.model import MachineModel
 from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.network.network import Link, Network
 from kanstudy.cli import main
-from kanstudy.record_files import write_record
+from kanstudy.record_files import read_record, write_record
 from kanstudy.spec import ARMS
 from kanstudy.study import experiments
 from kanstudy.study import prediction as asked
@@ -172,6 +172,18 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(profile: Path, words: list[s
     assert result.output.count("Error: ") == 1
     assert "Traceback" not in result.output
     assert not (profile.parent / "out").exists()
+
+
+def test_a_hopeless_calibration_is_not_for_a_proposal(profile: Path) -> None:
+    for number, path in enumerate(sorted((profile.parent / "results" / "calibration").glob("*.json"))):
+        record = read_record(path)
+        for item in (item for arm in record.arms.values() for item in arm.rounds):
+            item.rank_step_times_s = [[step * 30 ** (number % 3) for step in rank] for rank in item.rank_step_times_s]
+        write_record(record, profile.parent / "results")
+    result = run(profile, "--world-sizes", "2")
+    assert result.exit_code == 0, result.output
+    assert "which predicts nothing: the calibration has too few rounds" in result.output
+    assert (profile.parent / "out" / "proposal.txt").read_text().startswith("Do not use this: on 2 rank(s)")
 
 
 def test_without_a_calibration_it_says_how_to_get_one(profile: Path) -> None:

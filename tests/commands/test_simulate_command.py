@@ -10,6 +10,7 @@ from kanstudy.analysis import estimates, results
 from kanstudy.cli import main
 from kanstudy.record_files import write_record
 from kanstudy.study.notebooks import run_notebook
+from kanstudy.wanted import Wanted
 
 PROFILE = """
 [study]
@@ -142,7 +143,7 @@ def test_only_and_rounds_are_as_asked_for(profile: Path, tmp_path: Path) -> None
     assert call("simulate", "--profile", profile, *asked).exit_code == 0
     (name,) = results.experiments(tmp_path / "out")
     assert name == "strong_scaling"
-    assert all(record.is_complete(3, 2) for record in results.load(tmp_path / "out").records)
+    assert all(Wanted(3, 2).is_complete(record) for record in results.load(tmp_path / "out").records)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from kanstudy.record_files import read_record, record_path, write_record
 from kanstudy.run_spec import RunSpec, run_spec_from_json
 from kanstudy.spec import PointSpec
 from kanstudy.stopping import LOOKS, look
+from kanstudy.wanted import wanted_of
 
 RANK = int(os.environ.get("RANK", "0"))
 
@@ -92,13 +93,13 @@ def one_round(run: RunSpec, point: PointSpec, wrong: str) -> bool:
             )
         )
     record.error = None
-    most, target = run.rounds[point.point_id], run.target_width.get(point.point_id)
+    wanted = wanted_of(run, point.point_id)
+    most, target = wanted.rounds, wanted.target_width
     if target is not None and done + 1 in LOOKS:
         look(record, run.launch, target, most)
-    complete = all(record.has_launch(launch, most, target) for launch in range(run.launches))
-    record.status = "ok" if complete else "partial"
+    record.status = "ok" if wanted.has_rounds(record) else "partial"
     write_record(record, run.results_dir)
-    if record.has_launch(run.launch, most, target):
+    if wanted.has_launch(record, run.launch):
         tell(run, "point", point_id=point.point_id, status="ok")
         return False
     return True

@@ -14,6 +14,7 @@ from kanstudy.record import Record
 from kanstudy.record_files import read_record, record_path
 from kanstudy.spec import PointSpec
 from kanstudy.stopping import NARROW, TIME, decision, half_width, log_ratios
+from kanstudy.wanted import Wanted
 
 Torchrun = Callable[..., subprocess.CompletedProcess[str]]
 WORKER = ("-m", "kanstudy.worker")
@@ -38,7 +39,7 @@ def test_a_point_that_is_narrow_enough_leaves_the_others_to_go_on(
     assert [record.status for record in records] == ["ok"] * 3
     assert [decision(record, 0)["why"] for record in records] == [NARROW, "the most rounds", ""]
     assert decision(records[0], 0)["half_width"] > 0
-    assert records[0].is_complete(100, 1, 100.0)
+    assert Wanted(100, 1, 100.0).is_complete(records[0])
     told = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
     assert [event["status"] for event in told if event["event"] == "point"] == ["ok"] * 3
     blocks = [event for event in told if event["event"] == "block"]
@@ -46,13 +47,13 @@ def test_a_point_that_is_narrow_enough_leaves_the_others_to_go_on(
 
     # a narrower target goes on from what is there; rounds of a fixed plan are looked at before more are measured
     half = half_width(log_ratios(records[0], 0))
-    assert not records[2].is_complete(100, 1, 100.0)
+    assert not Wanted(100, 1, 100.0).is_complete(records[2])
     targets = {wide.point_id: half / 100, fixed.point_id: 100.0}
     path = plan(wide, fixed, rounds={wide.point_id: 30, fixed.point_id: 100}, target_width=targets)
     assert torchrun(*WORKER, str(path)).returncode == 0
     assert [read(point).rounds_of_launch(0) for point in (wide, fixed)] == [30, 20]
     assert [decision(read(point), 0)["why"] for point in (wide, fixed)] == ["the most rounds", NARROW]
-    assert read(fixed).is_complete(100, 1, 100.0)
+    assert Wanted(100, 1, 100.0).is_complete(read(fixed))
     assert [read(point).status for point in (wide, fixed)] == ["ok", "ok"]
 
 
@@ -65,4 +66,4 @@ def test_the_time_that_is_spent_is_said(torchrun: Torchrun, plan: Callable[..., 
     record = read_record(record_path(tmp_path / "results", point.experiment, point.point_id))
     found = decision(record, 0)
     assert (found["why"], found["rounds"], record.status) == (TIME, 3, "partial")
-    assert not record.is_final(100_000, 1, 1e-9), "a later run goes on"
+    assert not Wanted(100_000, 1, 1e-9).is_final(record), "a later run goes on"

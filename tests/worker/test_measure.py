@@ -15,6 +15,7 @@ from tiny import tiny_point
 from kanstudy.record import Record
 from kanstudy.record_files import read_record, record_path, write_record
 from kanstudy.spec import ARMS, PointSpec
+from kanstudy.wanted import Wanted
 from kanstudy.worker.ddp_counters import KEYS
 
 Torchrun = Callable[..., subprocess.CompletedProcess[str]]
@@ -39,7 +40,7 @@ def test_a_launch_measures_every_world_size_and_a_second_one_goes_on(
 
     record = read(tmp_path, pair)
     assert record.status == "ok"
-    assert record.is_complete(2, 1)
+    assert Wanted(2, 1).is_complete(record)
     assert set(record.arms) == set(ARMS)
     assert [r.active_ranks for r in record.arms["serial_global"].rounds] == [[0], [1]]
     for arm in ("serial_local", "concurrent", "ddp_noop", "ddp"):
@@ -130,7 +131,7 @@ def test_a_loss_that_is_not_finite_ends_its_point_alone(
         assert record.error is not None
         assert record.error.step is not None
         assert 0 < record.error.step <= 10
-        assert record.is_final(1, 1)
+        assert Wanted(1, 1).is_final(record)
     assert read(tmp_path, good).status == "ok"
     assert ("point", "nan") in {(event["event"], event.get("status")) for event in events(tmp_path)}
 

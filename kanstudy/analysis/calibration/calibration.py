@@ -121,7 +121,7 @@ def calibrate(records: Sequence[Record]) -> Calibration:
     if len(of_one) < LEAST_POINTS:
         raise CalibrationError(
             f"{len(of_one)} complete points of one rank alone: a calibration needs at least {LEAST_POINTS}; measure:"
-            " kanstudy run --only calibration"
+            " kanstudy run, in a job kanstudy submit, --only calibration"
         )
     alone, node = [read(r) for r in _calm(of_one, LEAST_POINTS)], [read(r) for r in _calm(of_node, _NODE_POINTS)]
     node_ranks = max((max(layout(reading.record)) for reading in node), default=1)

@@ -56,7 +56,8 @@ def of_results(folder: Path | str) -> Calibration:
     except results.ResultsError as error:
         raise CalibrationError(str(error)) from error
     if not loaded.records:
-        raise CalibrationError(f"{folder}: no records of the experiment {EXPERIMENT}: kanstudy run --only {EXPERIMENT}")
+        how = f"kanstudy run, in a job kanstudy submit, --only {EXPERIMENT}"
+        raise CalibrationError(f"{folder}: no records of the experiment {EXPERIMENT}: {how}")
     return calibrate(loaded.records)
 
 

@@ -56,7 +56,8 @@ class Domain:
         add = f"add {value} to" if key == "local_batch_sizes" else "extend"
         raise NotCovered(
             f"{name} = {value}: {why}calibrated are {low} to {high}, and nothing is predicted beyond; {add} {key} of"
-            " [[study.calibration]] in the profile, then measure: kanstudy run --only calibration"
+            " [[study.calibration]] in the profile, then measure: kanstudy run, in a job kanstudy submit,"
+            " --only calibration"
         )
 
 

@@ -34,6 +34,8 @@ NEW_LAUNCH = "prediction interval for a new launch"
 ONE_LAUNCH = "prediction interval, from one launch"
 SCENARIO = "scenario range"
 _COUNT = 400
+_TELLING = 10.0
+"""How many times the low end of a step's band may be its high end; a wider one predicts nothing."""
 _SHORTEST_BLOCK = 4
 _BANDED = ("step_time_s", "parallel_efficiency", "speedup", "throughput", "exposed_s", "overhead", *FACTORS)
 
@@ -54,8 +56,21 @@ def predict(
     """
     site = site or Site(ranks_per_node=calibration.node_ranks)
     found, points = machines(calibration, site), list(points)
-    rows = [_row(calibration, point, site, found, widening or Widening()) for point in points]
+    with np.errstate(all="ignore"):  # of a hopeless calibration a band may reach anywhere
+        rows = [_row(calibration, point, site, found, widening or Widening()) for point in points]
     return _with_series(pd.DataFrame(rows), [point.global_batch_at(1) for point in points])
+
+
+def tells_nothing(frame: pd.DataFrame) -> str:
+    """What to do where the step's band is so wide that nothing is predicted; empty where it is not."""
+    is_wide = ~(frame["step_time_s_high"] <= _TELLING * frame["step_time_s_low"])
+    if not is_wide.any():
+        return ""
+    sizes = ", ".join(str(size) for size in sorted(set(frame.loc[is_wide, "world_size"])))
+    return (
+        f"on {sizes} rank(s) a band spans more than {_TELLING:g} times its low end, which predicts nothing: the"
+        " calibration has too few rounds, or other programs disturbed it; measure it with more, on machines at rest"
+    )
 
 
 def _with_series(frame: pd.DataFrame, series_batch: Sequence[int]) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from kanstudy.analysis.machine_model.expected import expected
 from kanstudy.analysis.machine_model.model import spread_ranks
 from kanstudy.analysis.machine_model.work import buffer_bytes
 from kanstudy.analysis.network.network import Link, Network
-from kanstudy.analysis.prediction.predict import NEW_LAUNCH, ONE_LAUNCH, SCENARIO, predict
+from kanstudy.analysis.prediction.predict import NEW_LAUNCH, ONE_LAUNCH, SCENARIO, predict, tells_nothing
 from kanstudy.analysis.prediction.site import PredictionError, Site
 from kanstudy.analysis.prediction.widening import Widening
 
@@ -203,3 +203,11 @@ def test_memory_is_told_and_compared() -> None:
         assert row["memory_bytes"] == pytest.approx(need, rel=1e-6)
         assert bool(row["fits"]) is fits
     assert predict(exact(), [point]).iloc[0]["fits"] is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_band_that_reaches_anywhere_is_said_to_predict_nothing() -> None:
+    hopeless = replace(exact(), launch=Scatter(sd=500.0, freedom=3))
+    sizes = [strong_point(p) for p in (2, 8)]
+    assert "on 2, 8 rank(s) a band spans more than 10 times" in tells_nothing(predict(hopeless, sizes, NODES))
+    assert tells_nothing(predict(exact(), sizes, NODES)) == ""

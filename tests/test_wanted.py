@@ -7,6 +7,7 @@ from test_run_spec import make_run
 from test_spec import make
 
 from kanstudy.record import Record, Round, blank_record
+from kanstudy.wanted import Wanted
 
 
 def block(launch: int = 0, index: int = 0, **changes: Any) -> Round:
@@ -36,18 +37,18 @@ def measured(rounds: int = 2, arms: tuple[str, ...] = ("ddp_noop", "ddp"), launc
 
 def test_what_is_left_to_measure() -> None:
     record = measured(rounds=3)
-    assert record.is_complete(3, 1)
-    assert not record.is_complete(4, 1)
-    assert not record.is_complete(3, 2)
-    assert measured(rounds=3, launches=2).is_complete(3, 2)
+    assert Wanted(3, 1).is_complete(record)
+    assert not Wanted(4, 1).is_complete(record)
+    assert not Wanted(3, 2).is_complete(record)
+    assert Wanted(3, 2).is_complete(measured(rounds=3, launches=2))
     for status in ("partial", "failed", "timeout"):
-        assert not dataclasses.replace(record, status=status).is_final(3, 1)
+        assert not Wanted(3, 1).is_final(dataclasses.replace(record, status=status))
     for status in ("oom", "nan"):
-        assert dataclasses.replace(record, status=status).is_final(99, 9)
+        assert Wanted(99, 9).is_final(dataclasses.replace(record, status=status))
 
 
 def test_the_state_says_whether_what_is_wanted_is_there() -> None:
     record = measured(rounds=3)
-    assert record.state(3, 1) == "ok"
-    assert record.state(4, 1) == record.state(3, 2) == "partial"
-    assert dataclasses.replace(record, status="failed").state(3, 1) == "failed"
+    assert Wanted(3, 1).state(record) == "ok"
+    assert Wanted(4, 1).state(record) == Wanted(3, 2).state(record) == "partial"
+    assert Wanted(3, 1).state(dataclasses.replace(record, status="failed")) == "failed"
