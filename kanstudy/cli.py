@@ -5,6 +5,9 @@ Heavy packages are imported inside the commands, so that `--help` and mistyped o
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import math
 import signal
 import sys
@@ -32,7 +35,9 @@ from kanstudy.study.series import NOTEBOOKS
 if TYPE_CHECKING:
     from kanstudy.study.plan import ExperimentPlan
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
+KEPT = " Complete rounds are kept; the same command goes on from there."
+MEASURING = ("run", "bench")
 EXIT_CODES = """\b
 Exit codes:
   0    every planned point is measured
@@ -49,13 +54,45 @@ Exit codes:
 
 
 class _Cli(click.Group):
+    """However a command ends, it ends with one message and its exit code."""
+
     def invoke(self, ctx: click.Context) -> Any:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # unwinds, so that the ranks end too
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # unwinds, so that the ranks end too
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # a terminal of few letters, a file name that is no text
+                stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo("\nInterrupted. Complete rounds are kept; the same command goes on from there.", err=True)
+            _say_ended("Interrupted.", ctx)
             sys.exit(INTERRUPTED)
+        except SystemExit as error:
+            if error.code == TERMINATED:
+                _say_ended("Terminated.", ctx)
+            raise
+        except click.ClickException as error:
+            if isinstance(error.__cause__, BrokenPipeError):  # no file failed: who reads the output went away
+                raise error.__cause__ from None
+            raise
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # click ends quietly
+                raise
+            _close_what_is_full()
+            said = error.strerror or error
+            raise click.ClickException(f"{error.filename}: {said}" if error.filename else str(said)) from error
+
+
+def _say_ended(how: str, ctx: click.Context) -> None:
+    click.echo(f"\n{how}{KEPT if ctx.invoked_subcommand in MEASURING else ''}", err=True)
+
+
+def _close_what_is_full() -> None:
+    """Where it was the output that could not be written, leave what is left of it: it would fail again at the end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with contextlib.suppress(OSError):
+            sys.stdout.close()
 
 
 @click.group(cls=_Cli)

@@ -7,26 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+from uuid import uuid4
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write, which takes the place of `path` when the context ends well; `OSError` leaves the old one.
 
-    Two processes may do it at once: each writes under a name of its own.
+    Two processes may do it at once: each writes under a name of its own. Who may read it is for the umask to say.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
+    temporary = path.with_name(f".{path.name[:40]}.{uuid4().hex}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -195,9 +195,11 @@ def test_a_folder_that_cannot_be_used_is_refused_before_anything_starts(project,
     result = kanstudy(command, "--profile", "mine.toml", "--results-dir", "mine.toml/below")
     assert result.exit_code == (2 if command == "run" else 0), result.output
     assert ("cannot be written" if command == "run" else "nothing measured yet") in result.output
-    result = kanstudy(command, "--profile", "mine.toml", "--results-dir", "~nobody-at-all/x")
-    assert result.exit_code == 2, result.output
-    assert result.output.count("Error: ") == 1
+    (project / "loop").symlink_to("loop")
+    for folder in ("~nobody-at-all/x", "loop"):
+        result = kanstudy(command, "--profile", "mine.toml", "--results-dir", folder)
+        assert result.exit_code == 2, result.output
+        assert f"Error: --results-dir {folder}: cannot be used: " in result.output
 
 
 def test_a_second_run_in_the_same_folder_is_refused_and_touches_nothing(project):
@@ -256,6 +258,59 @@ def test_help_begins_with_what_to_do_first():
     assert "kanstudy run --profile smoke" in kanstudy("--help").output
 
 
+REFERENCE = Path(__file__).resolve().parent.parent / "results" / "reference" / "laptop"
+
+
+@pytest.mark.parametrize(("error", "said"), [(KeyboardInterrupt, "Interrupted."), (SystemExit(143), "Terminated.")])
+def test_what_measures_nothing_keeps_no_rounds_either(monkeypatch, error, said):
+    def ended(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("kanstudy.analysis.results.planned_versus_done", ended)
+    result = kanstudy("status", "--results-dir", str(REFERENCE))
+    assert result.exit_code == (130 if error is KeyboardInterrupt else 143)
+    assert result.output.splitlines()[-1] == said
+
+
+def to_output(output: int, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command that writes to that file, ended."""
+    code = "from kanstudy.cli import main; main(prog_name='kanstudy')"
+    root = str(Path(cli.__file__).parent.parent)
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], stdout=output, stderr=subprocess.PIPE, timeout=120,
+        encoding=environment.get("PYTHONIOENCODING", "utf-8"),
+        check=False, env=os.environ | {"PYTHONPATH": root} | environment,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "arguments", [["status", "--results-dir", str(REFERENCE)], ["submit", "--profile", "finisterrae3", "--dry-run"]]
+)
+def test_who_does_not_read_on_is_told_nothing(arguments):
+    """As `| head -1`: no traceback, and no message of a file that failed."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        done = to_output(writes, *arguments)
+    finally:
+        os.close(writes)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_output_that_is_full_is_said_in_one_line():
+    with open("/dev/full", "wb") as full:
+        done = to_output(full.fileno(), "status", "--results-dir", str(REFERENCE))
+    assert (done.returncode, done.stderr) == (1, "Error: No space left on device\n")
+
+
+def test_letters_that_a_terminal_does_not_have_are_written_in_others(tmp_path):
+    (tmp_path / "é文").mkdir()
+    done = to_output(subprocess.PIPE, "status", "--results-dir", str(tmp_path / "é文"), PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{tmp_path}/é\\u6587: nothing measured yet\n"
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_leaves_no_process_behind(project, make_notebook, sent, code):
@@ -292,4 +347,6 @@ main(prog_name="kanstudy")
     said += process.communicate(timeout=120)[0]
     assert process.returncode == code, said
     assert "Traceback" not in said
+    how = {130: "Interrupted", 143: "Terminated"}[code]
+    assert said.splitlines()[-1] == f"{how}. Complete rounds are kept; the same command goes on from there."
     assert psutil.wait_procs(started, timeout=60)[1] == []

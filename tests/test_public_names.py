@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -57,6 +59,55 @@ def test_a_kan_is_a_layer_in_a_model_of_ones_own() -> None:
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.1 * losses[0]
+
+
+LAPTOP = ROOT / "results" / "reference" / "laptop"
+TABLE = pd.DataFrame({"gpus": [1, 2, 4], "images_per_s": [100.0, 190.0, 320.0], "impl": ["a", "a", "b"]})
+
+
+@pytest.mark.parametrize("folder", [None, 3, b"/tmp", "a\0b", __file__])
+def test_what_is_no_folder_is_refused(folder: Any) -> None:
+    with pytest.raises(ValueError, match=r"results_dir = .*: must be a folder that exists"):
+        kanstudy.load(folder)
+
+
+@pytest.mark.parametrize("name", [5, "", "..", "../laptop", "/", ["strong_scaling"]])
+def test_what_names_no_experiment_is_refused(name: Any) -> None:
+    with pytest.raises(ValueError, match=r"experiment = .*: must be the name of one, such as strong_scaling, or None"):
+        kanstudy.load(LAPTOP, name)
+    assert kanstudy.load(LAPTOP, "other").records == []
+
+
+@pytest.mark.parametrize("records", [None, "x", [1], {}, LAPTOP, iter([])])
+def test_what_is_no_list_of_records_is_refused(records: Any) -> None:
+    with pytest.raises(TypeError, match=r"records = .*: must be a list of records"):
+        kanstudy.attribution(records)
+    assert kanstudy.attribution([]).empty
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "message"),
+    [
+        ("x.csv", {}, "table: is str: must be a data frame"),
+        (TABLE["gpus"], {}, "table: is Series: must be a data frame"),
+        (TABLE, {"roles": ["gpus"]}, "roles = ['gpus']: must be a dictionary by column"),
+        (TABLE, {"baseline": ["impl"]}, "baseline = ['impl']: must be a dictionary by column"),
+        (TABLE, {"by": 3}, "by = 3: must be a list of columns"),
+        (TABLE, {"by": [3]}, "by = [3]: must be a list of columns"),
+        (TABLE, {"by": "imple"}, "'imple' is no column"),
+        (TABLE, {"scaling": 3}, "scaling 3: must be strong or weak"),
+    ],
+)
+def test_what_cannot_be_analysed_is_one_line(table: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as raised:
+        kanstudy.analyse(table, **options)
+    assert "\n" not in str(raised.value)
+
+
+def test_one_key_may_be_given_as_text_and_columns_may_have_numbers() -> None:
+    assert kanstudy.analyse(TABLE, by="impl").keys == ("impl",)
+    numbered = TABLE[["gpus", "images_per_s"]].set_axis([0, 1], axis=1)
+    assert kanstudy.analyse(numbered, roles={0: "world_size", 1: "throughput"}).used == 3
 
 
 def test_an_attribution_of_a_folders_records() -> None:

@@ -42,7 +42,7 @@ ROOMS = {  # what each may import of kanstudy, besides itself and COMMON
 }
 LIGHT = {"numpy", "torch", "numba"}
 """Third-party packages of `model` and `worker`, so that the worker runs under a cluster's own PyTorch."""
-PLOTTING = {"matplotlib", "seaborn", "mpl_toolkits"}
+PLOTTING = {"matplotlib", "seaborn", "mpl_toolkits", "PIL"}
 
 
 def imports(path: Path) -> set[str]:

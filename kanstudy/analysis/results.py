@@ -57,10 +57,12 @@ def experiments(results_dir: Path | str) -> list[str]:
 def load(results_dir: Path | str, experiment: str | None = None) -> Results:
     """The records of a folder, of one experiment or of all, in the order of their plan; others by world size and name.
 
-    Raises `ResultsError` where the folder does not exist, or where two records are the same point of the same
-    series, so that it is open which is meant.
+    Raises `ResultsError` where the folder does not exist or `experiment` is no name, and where two records are the same
+    point of the same series, so that it is open which is meant.
     """
     folder = _existing(results_dir)
+    if experiment is not None and not _is_name(experiment):
+        raise ResultsError(f"experiment = {experiment!r}: must be the name of one, such as strong_scaling, or None")
     records, problems = [], []
     for name in experiments(folder) if experiment is None else [experiment]:
         for path in sorted((folder / name).glob("*.json")):
@@ -202,10 +204,15 @@ def fault_text(record: Record) -> str:
 
 
 def _existing(results_dir: Path | str) -> Path:
-    folder = Path(results_dir)
-    if not folder.is_dir():
-        raise ResultsError(f"results_dir = {str(results_dir)!r}: must be a folder that exists")
-    return folder
+    if not isinstance(results_dir, str | Path) or not Path(results_dir).is_dir():
+        given = str(results_dir) if isinstance(results_dir, Path) else results_dir
+        raise ResultsError(f"results_dir = {given!r}: must be a folder that exists")
+    return Path(results_dir)
+
+
+def _is_name(experiment: object) -> bool:
+    """Whether it names a folder within another."""
+    return isinstance(experiment, str) and experiment not in ("", "..") and Path(experiment).name == experiment
 
 
 def surroundings(record: Record) -> str:

@@ -85,7 +85,7 @@ def analyse(
     given = {"--map": roles, "--scaling": scaling, "--by": by is not None, "--baseline": baseline}
     given |= {"--relative": relative, "--repeats": repeats}
     pairs, bases = _pairs("--map", roles), _pairs("--baseline", baseline)
-    folder = None if out is None else folders.folder_to_write(out)  # made before anything is computed
+    folder = None if out is None else folders.made(out)  # now: nothing is computed for one that cannot be
     try:
         if not is_table(table):
             text = as_text(read_bytes(table))
@@ -201,4 +201,4 @@ def _write(folder: Path, tables: dict[str, pd.DataFrame], figure: Any, caption: 
         save_figure(figure, folder, first, caption)
     except OSError as error:
         raise BadInput(f"--out {folder}: cannot be written: {error.strerror or error}") from error
-    click.echo(f"Look at {folder}/{first}.csv, unused.csv and {first}.pdf")
+    click.echo(f"Look at {folders.short(folder)}/{first}.csv, unused.csv and {first}.pdf")

@@ -91,9 +91,12 @@ def operator(
     loaded, results = folders.given(profile, results_dir)
     figures = folders.figures_folder(loaded, results_dir)
     try:
+        names = [name for name in (part.strip() for part in (operators or "").split(",")) if name]
+        if operators is not None and not names:
+            raise BadInput(f"--operators {operators}: must be names, separated by commas")
         plan = plan_bench(
             shapes,
-            [name for name in (part.strip() for part in (operators or "").split(",")) if name],
+            names,
             _added(added),
             peers=not no_peers,
             threads=threads,
@@ -149,10 +152,10 @@ def _added(texts: Sequence[str]) -> dict[str, str]:
         name, file, wanted = match.groups()
         if name in (*OPERATORS, *PEERS, *added):
             raise ValueError(f"--add {text}: the name {name} is taken")
-        path = Path(file).expanduser().absolute()
+        path = folders.path_given(file, "--add")
         try:
             tree = ast.parse(path.read_bytes())
-        except (OSError, SyntaxError, ValueError) as error:
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise ValueError(f"--add {text}: {file} cannot be read as Python: {error}") from error
         if wanted not in _top_level_names(tree):
             raise ValueError(f"--add {text}: {file} defines no {wanted}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from kanstudy.commands import folders
@@ -53,7 +51,7 @@ def nccl(results: tuple[str, ...], out: str) -> None:
         click.echo(sentence)
     if out:
         text = f"Communication overhead over the world sizes by what NCCL is held to. {caption(records)}"
-        folder = Path(out).expanduser()
+        folder = folders.path_given(out, "--out")
         try:
             save_table(table, FORCED, folder, NAME, text)
         except OSError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kanstudy.commands import folders
 from kanstudy.commands.errors import BadInput
 from kanstudy.files import write_atomically
 from kanstudy.study.batch import FAILED
@@ -74,7 +75,7 @@ def prediction(
     from kanstudy.study import profile as profiles
     from kanstudy.study.emulation import ranks as emulation
 
-    results = Path(out).expanduser().absolute()
+    results = folders.path_given(out, "--out")
     try:
         loaded = profiles.load_profile(profile)
         plan = held_out.held_out_plan(

@@ -23,8 +23,10 @@ def pack(profile: Profile | None, results_dir: str, file: str) -> None:
     from kanstudy.study.notebooks import NotebookError, run_notebook
     from kanstudy.study.places import project_root
 
-    path = Path(file).expanduser().absolute()
+    path = folders.path_given(file, "--bundle")
     folder = folders.results_folder(profile, results_dir)
+    if path.is_dir():
+        raise BadInput(f"--bundle {file}: is a folder, must be a file that can be written")
     notebook = project_root() / "notebooks" / f"{FINAL}.ipynb"
     try:
         archive.check_ending(path)
@@ -51,7 +53,7 @@ def rebuild(file: str, results_dir: str) -> None:
     from kanstudy.files import write_atomically
     from kanstudy.study import archive, bundle
 
-    path = Path(file).expanduser()
+    path = folders.path_given(file, "--from")
     stem = next((path.name.removesuffix(end) for end in archive.ENDINGS if path.name.endswith(end)), path.name)
     folder = folders.results_folder(None, results_dir or stem)
     try:

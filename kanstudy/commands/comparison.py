@@ -34,18 +34,20 @@ def compare(given: tuple[str, str], figures_dir: str) -> None:
     from kanstudy.analysis.comparison import changes, conditions, sides
     from kanstudy.files import write_atomically
     from kanstudy.study.places import project_root
-    from kanstudy.study.report import page
+    from kanstudy.study.report import page, records_from
 
+    chosen = folders.path_given(figures_dir, "--figures-dir") if figures_dir else None
     (a, in_a), (b, in_b) = (_side(letter, text) for letter, text in zip("AB", given, strict=True))
-    default = project_root() / "figures" / f"{a.name}-{b.name}"
-    folder = Path(figures_dir).expanduser().absolute() if figures_dir else default
+    folder = chosen or project_root() / "figures" / f"{a.name}-{b.name}"
     pairs, alone = sides.pairs(a, b)
     differing, numbers = conditions.differences(a, b), changes.changes(a, b, pairs)
     title = f"{a.title} beside {b.title}"
     head = f"<h1>{html.escape(title)}</h1>\n{_paragraph(f'A is {in_a}, B is {in_b}.')}"
     try:
-        body = "\n".join(_body(a, b, alone, differing, numbers, folder))
-        write_atomically(folder / "comparison.html", page(title, f"{head}\n{body}"))
+        path = folder / "comparison.html"
+        records = {"A": records_from(path, in_a), "B": records_from(path, in_b)}
+        body = "\n".join(_body(a, b, alone, differing, numbers, records, folder))
+        write_atomically(path, page(title, f"{head}\n{body}"))
     except OSError as error:
         raise click.ClickException(f"{folder}: cannot be written: {error.strerror or error}") from error
     click.echo(f"{title}: {len(differing)} conditions differ")
@@ -77,7 +79,13 @@ def _side(letter: str, given: str) -> tuple[Side, Path]:
 
 
 def _body(
-    a: Side, b: Side, alone: pd.DataFrame, differing: pd.DataFrame, numbers: pd.DataFrame, folder: Path
+    a: Side,
+    b: Side,
+    alone: pd.DataFrame,
+    differing: pd.DataFrame,
+    numbers: pd.DataFrame,
+    records_of: dict[str, dict[str, str]],
+    folder: Path,
 ) -> Iterator[str]:
     """The page's parts in order; tables and figures are written as files on the way."""
     from kanstudy.analysis import captions, plots
@@ -85,6 +93,7 @@ def _body(
     from kanstudy.analysis.tables.layouts import SCALE, Column
     from kanstudy.analysis.tables.save import save_table
     from kanstudy.analysis.tables.view import view
+    from kanstudy.study.report import linked
 
     def table(frame: pd.DataFrame, columns: dict[str, Column], name: str, caption: str) -> str:
         save_table(frame, columns, folder, name, caption)
@@ -100,7 +109,13 @@ def _body(
     heads = {"side": Column("side"), "experiment": Column("experiment"), "world_size": SCALE["world_size"]}
     heads |= {"point_id": Column("point"), "reason": Column("because")}
     caption = "Points without a partner of the same work."
-    yield table(alone, heads, "not_compared", caption) if len(alone) else _paragraph("Every point has its partner.")
+    in_a, in_b = records_of.values()
+    of_one = {point: (in_a | in_b)[point] for point in in_a.keys() ^ in_b.keys()}
+    yield (
+        linked(table(alone, heads, "not_compared", caption), of_one)
+        if len(alone)
+        else _paragraph("Every point has its partner.")
+    )
     for name, compared in changes.TABLES.items():
         rows = numbers[numbers["table"] == name]
         together = plots.comparison.both(name, a, b)
@@ -120,7 +135,10 @@ def _body(
             figure = plots.comparison.changes(rows)
             plots.save.save_figure(figure, folder, f"changes_{name}", " ".join(rest))
             yield f"<p>{plots.save.picture(figure, f'{compared.title}: changes')}</p>"
-            yield table(rows, changes.layout(a, b), f"changes_{name}", " ".join(rest))
+            shown = table(rows, changes.layout(a, b), f"changes_{name}", " ".join(rest))
+            for letter, links in records_of.items():
+                shown = linked(shown, links, f"point in {letter}")
+            yield shown
         else:
             yield _paragraph("No point of it has a partner, so that only the curves stand beside one another.")
         yield from map(_paragraph, rest)

@@ -69,27 +69,37 @@ def given(profile: str | None, results_dir: str) -> tuple[Profile | None, Path]:
     return loaded, results_folder(loaded, results_dir)
 
 
-def results_folder(profile: Profile | None, given: str, option: str = "--results-dir") -> Path:
-    """The folder given, or else the profile's; it need not exist, but must be none that cannot."""
-    from kanstudy.study.places import results_dir
-
+def path_given(given: str, option: str) -> Path:
+    """The path that an option names, absolute; `BadInput` where there can be none of that name."""
     try:
-        folder = Path(given).expanduser().absolute() if profile is None else results_dir(profile, given).absolute()
-        is_file = folder.exists() and not folder.is_dir()
+        return Path(given).expanduser().absolute()
     except (OSError, RuntimeError, ValueError) as error:
         raise BadInput(f"{option} {given}: cannot be used: {error}") from error
-    if is_file:
-        raise BadInput(f"{option} {given}: is a file, must be a folder")
+
+
+def made(given: str, option: str = "--out") -> Path:
+    """The folder that an option names, which is there from now on; `BadInput` where it cannot be."""
+    folder = path_given(given, option)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"{option} {given}: must be a folder that can be written: {getattr(error, 'strerror', error)}"
+        ) from error
     return folder
 
 
-def folder_to_write(out: str) -> Path:
-    """The folder that --out names, made where it is not there yet; of what is refused nothing is left."""
+def results_folder(profile: Profile | None, given: str, option: str = "--results-dir") -> Path:
+    """The folder given, or else the profile's; it need not exist, but must be none that cannot."""
+    from kanstudy.study.places import resolved, results_dir
+
     try:
-        folder = Path(out).expanduser()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = resolved(given) if profile is None else results_dir(profile, given).absolute()
+        is_file = folder.exists() and not folder.is_dir()
     except (OSError, RuntimeError, ValueError) as error:
-        raise BadInput(f"--out {out}: must be a folder that can be written: {error}") from error
+        raise BadInput(f"{option} {given}: cannot be used: {error.__cause__ or error}") from error
+    if is_file:
+        raise BadInput(f"{option} {given}: is a file, must be a folder")
     return folder
 
 
@@ -104,7 +114,7 @@ def figures_folder(profile: Profile | None, results_dir: str, figures_dir: str =
     from kanstudy.study import places
 
     if figures_dir:
-        return Path(figures_dir).expanduser().absolute()
+        return path_given(figures_dir, "--figures-dir")
     if profile and not results_dir:
         return places.figures_dir(profile)
     return results_folder(profile, results_dir) / "figures"
@@ -147,5 +157,8 @@ def close(work: Batch, code: int) -> None:
 
 def short(path: Path) -> str:
     """Relative to the current folder, where it lies below it."""
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except OSError:  # removed meanwhile
+        return str(path)
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

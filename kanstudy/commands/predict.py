@@ -40,7 +40,9 @@ Exit codes:
     help="prediction_check_coverage.csv of kanstudy bench prediction: bands as wide as its held-out settings need",
 )
 @click.option("--scaling", type=click.Choice(["strong", "weak"]), help="only this  [default: both]")
-@click.option("--steps", type=click.IntRange(min=1), default=100_000, metavar="N", help="of training [default: 100000]")
+@click.option(
+    "--steps", type=click.IntRange(1, 10**12), default=100_000, metavar="N", help="of training [default: 100000]"
+)
 @click.option(
     "--budget",
     metavar="AMOUNT",
@@ -105,7 +107,8 @@ def predict(
     except (ProfileError, NotCovered, TooFewSteps, PredictionError, widening.WideningError) as error:
         raise BadInput(str(error)) from error
     costed = costs.with_costs(frame, steps, prices)
-    _tell(costed, found, limits, steps, loaded, prices, folders.folder_to_write(out))
+    folder = folders.made(out)  # last: of what is refused nothing is left
+    _tell(costed, found, limits, steps, loaded, prices, folder)
 
 
 def _limits(budget: str | None, deadline: float | None, prices: Prices) -> Limits:
@@ -209,7 +212,7 @@ def _tell(
     click.echo(shown(costed, brief).to_string(index=False))
     for line in lines:
         click.echo(f"\n{line}")
-    click.echo(f"\nLook at {folders.short(folder.absolute())}/prediction.csv, prediction.pdf and proposal.txt")
+    click.echo(f"\nLook at {folders.short(folder)}/prediction.csv, prediction.pdf and proposal.txt")
 
 
 def _chosen(rows: pd.DataFrame, row: pd.Series, limits: Limits, series: str) -> str:

@@ -54,7 +54,7 @@ def submit(
       kanstudy submit --profile mycluster.toml --only strong_scaling --launches 5
       kanstudy submit --profile finisterrae3 --env NCCL_ALGO=Ring --results-dir results/rings
     """
-    from kanstudy.study import experiments, places
+    from kanstudy.study import experiments
     from kanstudy.study import profile as profiles
     from kanstudy.study.cluster import with_variables
     from kanstudy.study.folder import FolderError
@@ -69,8 +69,8 @@ def submit(
             raise profiles.ProfileError(f"--env {variables[0]}: needs --results-dir, which keeps such records apart")
         loaded = replace(loaded, cluster=with_variables(cluster, variables, "--env"))
         plans = experiments.plans(loaded, only, rounds or 0, launches, "none")
-        results = places.results_dir(loaded, results_dir).absolute()
-        figures = results / "figures" if results_dir else places.figures_dir(loaded)
+        results = folders.results_folder(loaded, results_dir)
+        figures = folders.figures_folder(loaded, results_dir)
         if dry_run:
             left = submission.unfinished(plans, results)
             click.echo(costs.plan_text(left, loaded) if left else "Every planned point has its final record")
@@ -82,7 +82,7 @@ def submit(
     except (profiles.ProfileError, slurm.SlurmError, FolderError) as error:
         raise BadInput(str(error)) from error
     except OSError as error:
-        raise BadInput(f"{error.filename}: cannot be written: {error.strerror}") from error
+        raise BadInput(f"{error.filename or results}: cannot be written: {error.strerror or error}") from error
     if run is not None:
         named = shlex.join(["--profile", profile, *(["--results-dir", results_dir] if results_dir else [])])
         click.echo(f"How far it is: kanstudy collect {named}")

@@ -55,6 +55,8 @@ def unpack(path: Path) -> Iterator[tuple[str, bytes]]:
     Raises `BundleError` where it is none, is too large, or holds anything but plain files; `OSError` where it cannot be
     read.
     """
+    if path.exists() and not path.is_file():
+        raise BundleError("is no plain file")
     if path.stat().st_size > LARGEST_BYTES:
         raise BundleError(f"is larger than {LARGEST_BYTES >> 20} MiB")
     data = io.BytesIO(path.read_bytes())
@@ -97,12 +99,17 @@ def _zipped(data: IO[bytes]) -> Iterator[tuple[str, bytes]]:
         for info in files:
             if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
                 raise BundleError(f"{info.filename}: is no plain file")
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise BundleError(f"{info.filename}: is compressed in another way than deflate")
             yield info.filename, archive.read(info)
 
 
 def _tarred(data: IO[bytes]) -> Iterator[tuple[str, bytes]]:
     """Names and contents of a compressed tar's files."""
-    with tarfile.open(fileobj=data, mode="r:gz") as archive:
+    with gzip.open(data) as packed:  # with a bound, headers too: a name may be as long as anything
+        whole = packed.read(LARGEST_BYTES + 1)
+    _refuse_large(len(whole))
+    with tarfile.open(fileobj=io.BytesIO(whole), mode="r:") as archive:
         total = 0
         for member in archive:
             if member.isdir():
@@ -111,7 +118,7 @@ def _tarred(data: IO[bytes]) -> Iterator[tuple[str, bytes]]:
             if file is None:
                 raise BundleError(f"{member.name}: is no plain file")
             total += member.size
-            _refuse_large(total)
+            _refuse_large(total)  # of a sparse file, too, which is larger than the archive
             yield member.name, file.read()
 
 

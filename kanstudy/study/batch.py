@@ -65,14 +65,20 @@ class Batch:
                 self.say(f"[{number}/{len(names) + 1}] {name}: not begun, the {self.max_minutes:g} minutes are over")
                 continue
             self.say(f"[{number}/{len(names) + 1}] {name}")
-            if name == FINAL:
-                (self.results / "report.html").unlink(missing_ok=True)  # an old one must not pass for this run's
+            page = self.results / "report.html"
             try:
+                if name == FINAL:
+                    page.unlink(missing_ok=True)  # an old one must not pass for this run's
                 with live_bar(self.results):
                     run_notebook(self._path(name), self._executed(name), self._parameters(name))
                 if name == FINAL:
-                    write_report(self._executed(name), self.results / "report.html", title)
-            except (NotebookError, OSError) as error:
+                    write_report(self._executed(name), page, title)
+            except BrokenPipeError:  # nobody reads on
+                raise
+            except OSError as error:
+                self.say(f"{error.filename or self.results}: cannot be written: {error.strerror or error}")
+                self.failures.append(name)
+            except NotebookError as error:
                 self.say(str(error))
                 self.failures.append(name)
 

@@ -51,7 +51,7 @@ def contents(results: Path, figures: Path, experiments: Iterable[str]) -> dict[s
             f"results/{BESIDE}/{path.relative_to(other.parent).as_posix()}": path for path in other.rglob("*.json")
         }
     files |= {f"figures/{path.name}": path for path in figures.iterdir()}
-    return {name: path.read_bytes() for name, path in files.items()}
+    return {name: path.read_bytes() for name, path in files.items() if path.is_file()}
 
 
 def write_bundle(path: Path, name: str, files: Mapping[str, bytes], records: Iterable[Record]) -> str:

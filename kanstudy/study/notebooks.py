@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import nbformat
 
@@ -44,7 +45,7 @@ def run_notebook(path: Path, output: Path, parameters: Mapping[str, Any]) -> Non
     checked = check_parameters(path, parameters)
     _check_kernel()
     failed = output.with_name(f"{output.stem}.failed.ipynb")
-    running = output.with_name(f".{output.stem}.running.ipynb")
+    running = output.with_name(f".{output.stem}.{uuid4().hex}.running.ipynb")  # of two at once each has its own
     output.parent.mkdir(parents=True, exist_ok=True)
     try:
         _execute(path, running, checked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import kanstudy
-from kanstudy.study.profile import REFERENCE, Profile, load_profile
+from kanstudy.study.profile import REFERENCE, Profile, ProfileError, load_profile
 
 
 def project_root() -> Path:
@@ -15,14 +15,23 @@ def project_root() -> Path:
 
 
 def results_dir(profile: Profile, given: str | Path = "") -> Path:
-    """Where the profile's records lie: the folder given, or `results/<profile>` of the project."""
-    return Path(given).expanduser().resolve() if str(given) else project_root() / "results" / profile.name
+    """Where the profile's records lie: the folder given, or `results/<profile>` of the project; `ProfileError` where
+    there can be none of that name."""
+    return resolved(given) if str(given) else project_root() / "results" / profile.name
+
+
+def resolved(given: str | Path) -> Path:
+    """The folder of results that is given, its path in full; `ProfileError` where there can be none of that name."""
+    try:
+        return Path(given).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # nobody's home, a loop of links
+        raise ProfileError(f"results_dir = {str(given)!r}: cannot be used: {error}") from error
 
 
 def folder_to_read(profile: str = "", given: str = "") -> Path:
     """The results to show: the folder given, or the profile's, or without either the reference result."""
     if given:
-        return Path(given).expanduser().resolve()
+        return resolved(given)
     if profile:
         return results_dir(load_profile(profile))
     return project_root() / "results" / REFERENCE / "laptop"

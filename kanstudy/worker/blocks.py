@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -64,6 +65,12 @@ class PointState:
             return self.batches.global_batches()
         return self.batches.local_batches(self.position)
 
+    def release(self) -> None:
+        """Give back what the point holds on the device: it is not measured any more, and others need the room."""
+        self.batches = None
+        gc.collect()  # DDP's wrappers hold themselves
+        torch.cuda.empty_cache()
+
 
 def together(ranks: Ranks, active: tuple[int, ...], work: Callable[[], _T], arm: str | None = None) -> dict[int, _T]:
     """What `work` returns on each active rank, known to all; the others wait. Collective over the launch.
@@ -81,7 +88,8 @@ def together(ranks: Ranks, active: tuple[int, ...], work: Callable[[], _T], arm:
         except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
             if not _is_out_of_memory(error):
                 raise
-            result = Fault(reason=f"out of memory: {str(error).splitlines()[0]}", arm=arm, rank=ranks.rank)
+            said = next(iter(str(error).splitlines()), type(error).__name__)  # Python's own MemoryError says nothing
+            result = Fault(reason=f"out of memory: {said}", arm=arm, rank=ranks.rank)
     results = ranks.gather(result)
     for item in results:
         if isinstance(item, Fault):

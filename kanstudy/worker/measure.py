@@ -110,6 +110,7 @@ class Measurement:
             if state.record is not None and fault.fault.arm is not None:
                 state.record.arms[fault.fault.arm].status = fault.status
             self._save(state, fault.status, fault.fault)
+            state.release()
             self.progress.tell("point", point_id=state.point.point_id, status=fault.status)
             return False
         complete = state.record is not None and wanted_of(self.run, state.point.point_id).has_rounds(state.record)

@@ -127,6 +127,7 @@ def test_a_log_as_csv_is_known_by_its_columns(tmp_path):
         (["{l}", "--ranks", "4", "--by", ""], "is an nccl-tests log, to which --by does not apply"),
         (["{d}/none.csv"], "cannot be read: No such file"),
         (["{d}"], "cannot be read: Is a directory"),
+        (["{t}", "--out", "~nobody-at-all/x"], "--out ~nobody-at-all/x: cannot be used"),
         (["{d}/other.txt"], "other.txt: its name must end with .csv, .tsv"),
         (["{t}", "--map", "day=world_size"], "none of its 6 rows can be used: day is '2024-03-01'"),
     ],

@@ -86,6 +86,7 @@ def test_predictions_that_were_changed_are_not_scored(plans, tmp_path):
         (("--setting", "64,64:96:25"), "held-out widths 64,64: are calibrated"),
         (("--link", "9mbit"), "link '9mbit': must be RATEmbit:LATENCYms"),
         (("--profile", "nowhere"), "profile 'nowhere': must be one of"),
+        (("--out", "~nobody-at-all/x"), "--out ~nobody-at-all/x: cannot be used"),
         (("--profile", "finisterrae3"), "ranks run in a job"),
     ],
 )

@@ -80,7 +80,11 @@ def test_the_reference_result_comes_back_with_all_its_tables(tmp_path: Path) -> 
         (["--results-dir", REFERENCE, "--bundle", "paper.rar"], "paper.rar: must end in .zip"),
         (["--bundle", "paper.zip"], "give --profile or --results-dir"),
         (["--results-dir", "empty", "--bundle", "paper.zip"], "empty: no records"),
+        (["--results-dir", REFERENCE, "--bundle", "~nobody-at-all/x.zip"], "--bundle ~nobody-at-all/x.zip: cannot be"),
+        (["--results-dir", REFERENCE, "--bundle", "empty.zip"], "--bundle empty.zip: is a folder"),
         (["--from", "absent.zip"], "absent.zip: cannot be read"),
+        (["--from", "~nobody-at-all/x.zip"], "--from ~nobody-at-all/x.zip: cannot be used"),
+        (["--from", "empty.zip"], "empty.zip: is no plain file"),
         (["--from", "text.zip"], "text.zip: not an archive that can be read"),
         (["--from", "text.zip", "--profile", "smoke"], "--profile does not go with --from"),
         (["--from", "text.zip", "--figures-dir", "x"], "--figures-dir does not go with --from"),
@@ -91,6 +95,7 @@ def test_the_reference_result_comes_back_with_all_its_tables(tmp_path: Path) -> 
 )
 def test_bad_input_is_refused_with_one_message_and_nothing_is_written(quick: Path, arguments, message) -> None:
     (quick / "empty").mkdir()
+    (quick / "empty.zip").mkdir()
     (quick / "full").mkdir()
     (quick / "full" / "mine").touch()
     (quick / "text.zip").write_text("no archive")

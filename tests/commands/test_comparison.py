@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pandas as pd
 import pytest
@@ -43,12 +44,15 @@ def test_two_results_become_one_page_with_tables_and_figures(slower: Path, tmp_p
     assert "A: laptop (measured) beside B: slow one (simulated)" in result.output
     assert "Points: 4 compared, 20 without a partner" in result.output
     page = (out / "comparison.html").read_text(encoding="utf-8")
-    headings = re.findall(r"<h2>(.+?)</h2>", page)
+    headings = re.findall(r'<h2 id="[^"]*">(.+?)</h2>', page)
     assert headings[:3] == ["Conditions that differ", "What cannot be compared", "Strong scaling"]
     assert headings[-1] == "How to read this"
     assert "what one kind of source leaves out is part of every difference" in page
     assert "bucket cap mb 25 here, 1 there" in page
-    assert not re.search(r'(src|href)="(?!data:)', page)
+    assert not re.search(r'src="(?!data:)|href="[a-z]+:', page)
+    links = re.findall(r'href="([^#"]+)"', page)
+    assert all((out / unquote(link)).resolve().is_file() for link in links)
+    assert {(out / unquote(link)).resolve().parents[1] for link in links} == {REFERENCE, slower}
     table = pd.read_csv(out / "changes_strong_scaling.csv")
     steps = table[table["quantity"] == "step (ms)"]
     assert steps["change"].to_numpy() == pytest.approx(2.0, rel=1e-6)
@@ -80,6 +84,7 @@ def test_where_nothing_is_the_same_work_it_says_what_to_do(tmp_path: Path) -> No
         (["--compare", "empty", "empty"], "no records in empty: must be a profile or its results"),
         (["--compare", "odd.toml", "empty"], "odd.toml: cannot be read"),
         (["--compare", "file", "empty"], "--compare file: is a file, must be a folder"),
+        (["--compare", "empty", "empty", "--figures-dir", "~no-one/x"], "--figures-dir ~no-one/x: cannot be used"),
         (["--compare", "empty", "empty", "--profile", "laptop"], "--profile does not go with --compare"),
     ],
 )

@@ -161,6 +161,7 @@ def test_a_calibration_file_gives_the_same_as_its_records(profile: Path) -> None
         (["--held-out", "{d}/none.csv"], "{d}/none.csv: cannot be read: No such file"),
         (["--calibration", "{d}"], "{d}: no records of the experiment calibration"),
         (["--out", "{d}/mine.toml"], "--out {d}/mine.toml: must be a folder that can be written"),
+        (["--out", "~nobody-at-all/x"], "--out ~nobody-at-all/x: cannot be used"),
         (["--profile", "nothing"], "profile 'nothing': must be"),
     ],
 )

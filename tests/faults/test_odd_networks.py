@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from trial import Trial
 
 pytestmark = pytest.mark.faults
+TORCHRUNS_PORT = 29500
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None or shutil.which("ip") is None, reason="needs unshare and ip")
@@ -30,13 +32,15 @@ exec "$@"
     trial.is_whole_after_another_run()
 
 
-def test_the_usual_port_is_taken(tmp_path):
+def test_usual_ports_are_taken(tmp_path):
+    """That of torchrun, and one that a job or a shell has left in its variables."""
     trial = Trial(tmp_path, "ranks")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        with trial.started(
-            MASTER_ADDR="127.0.0.1", MASTER_PORT=port
-        ) as study:  # as a job or a shell may have left them
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # somebody has it already: as good
+            stack.enter_context(socket.create_server(("", TORCHRUNS_PORT)))
+        taken = stack.enter_context(socket.create_server(("", 0)))
+        variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(taken.getsockname()[1])}
+        with trial.started(**variables) as study:
             said, _ = study.communicate(timeout=300)
     assert study.returncode == 0, said
     trial.is_whole_after_another_run()

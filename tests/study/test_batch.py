@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -151,6 +152,22 @@ def test_a_failure_is_told_and_the_others_still_run(work, make_notebook, capsys)
     assert any("01_a.ipynb: cell 2 raised ValueError: rank 1 died" in line for line in work.said)
     assert capsys.readouterr().out.splitlines()[0] == "0.0"
     assert (work.results / "report.html").exists()
+
+
+def test_a_page_that_cannot_be_replaced_is_told_in_one_line(work):
+    (work.results / "report.html").mkdir(parents=True)
+    work.run(["02_b"], "title")
+    assert work.failures == ["90_figures_and_tables"]
+    assert work.said[-1] == f"{work.results / 'report.html'}: cannot be written: Is a directory"
+
+
+def test_who_does_not_read_on_ends_the_run(work, monkeypatch):
+    def write(*_: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("kanstudy.study.notebooks.run_notebook", write)
+    with pytest.raises(BrokenPipeError):
+        work.run(["01_a", "02_b"], "title")
 
 
 def test_when_the_time_is_over_the_rest_is_not_begun_and_the_report_still_made(work, make_notebook, monkeypatch):

@@ -178,6 +178,35 @@ def test_what_would_fill_the_memory_is_refused_before_it_is_unpacked(packed: Pat
         read_bundle(packed)
 
 
+def test_a_long_name_does_not_fill_the_memory_either(packed: Path, monkeypatch) -> None:
+    """Headers of a tar may be as long as anything, and hold nothing that counts as a file."""
+    if packed.suffix == ".zip":
+        pytest.skip("names of a zip are short")
+    rewrite(packed, members(packed), tarfile.TarInfo(f"laptop/results/{'n' * 2**22}"))
+    monkeypatch.setattr(archive, "LARGEST_BYTES", 2**22)
+    with pytest.raises(BundleError, match="unpacks to more than 4 MiB"):
+        read_bundle(packed)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_what_is_packed_in_another_way_is_refused(tmp_path: Path, written: dict[str, bytes], method: int) -> None:
+    path = tmp_path / "paper.zip"
+    path.write_bytes(written[".zip"])
+    files = members(path)
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    with pytest.raises(BundleError, match="compressed in another way than deflate"):
+        read_bundle(path)
+
+
+@pytest.mark.parametrize("target", [".", "/dev/zero"])
+def test_what_is_no_file_is_refused(tmp_path: Path, target: str) -> None:
+    (tmp_path / "odd.zip").symlink_to(target)
+    with pytest.raises(BundleError, match="is no plain file"):
+        read_bundle(tmp_path / "odd.zip")
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 @given(data=st.binary(max_size=200))
 @settings(max_examples=30)

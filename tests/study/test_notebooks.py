@@ -138,6 +138,25 @@ def test_a_cell_that_does_not_end_well_fails_the_notebook(make_notebook, tmp_pat
     assert "after" not in texts(output.with_name("a.failed.ipynb"))
 
 
+def test_two_at_once_do_not_disturb_each_other(make_notebook, tmp_path, monkeypatch):
+    """As two reports of one folder do: each has a running copy of its own, and the last one stays."""
+    path, output = make_notebook("a", PARAMETERS), tmp_path / "out" / "a.ipynb"
+    execute, begun = notebooks._execute, []
+
+    def while_another_begins_and_ends(path, running, parameters):
+        begun.append(running)
+        if len(begun) == 1:
+            run_notebook(path, output, {"profile": "second"})
+            assert "second" in output.read_text()
+        execute(path, running, parameters)
+
+    monkeypatch.setattr(notebooks, "_execute", while_another_begins_and_ends)
+    run_notebook(path, output, {"profile": "first"})
+    assert len(set(begun)) == 2
+    assert "first" in output.read_text()
+    assert list(output.parent.iterdir()) == [output]
+
+
 def test_a_long_error_is_shortened_and_keeps_its_end(make_notebook, tmp_path):
     path = make_notebook("a", PARAMETERS, r"raise ValueError('\n'.join(f'line {i}' for i in range(500)))")
     with pytest.raises(NotebookError, match=r"(?s)ValueError: line 0\n\.\.\.\n.*line 499") as caught:

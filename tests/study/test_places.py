@@ -5,6 +5,7 @@ from profiles_for_tests import STRONG, profile_of
 
 from kanstudy.study import places
 from kanstudy.study.places import figures_dir, folder_to_read, project_root, results_dir
+from kanstudy.study.profile import ProfileError, load_profile
 
 
 def test_results_and_figures_lie_in_the_project_under_the_profiles_name(tmp_path, monkeypatch, repository):
@@ -24,3 +25,9 @@ def test_results_and_figures_lie_in_the_project_under_the_profiles_name(tmp_path
 )
 def test_what_is_shown_is_what_is_given_or_the_profiles_or_the_reference(repository, profile, given, folder):
     assert folder_to_read(profile, given) == repository / folder
+
+
+def test_results_where_nobody_is_at_home_are_said():
+    for ask in (lambda folder: results_dir(load_profile("smoke"), folder), lambda folder: folder_to_read(given=folder)):
+        with pytest.raises(ProfileError, match="results_dir = '~nobody-at-all/x': cannot be used: "):
+            ask("~nobody-at-all/x")

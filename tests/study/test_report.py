@@ -11,6 +11,7 @@ import nbformat
 import pytest
 
 from kanstudy.study.notebooks import NotebookError
+from kanstudy.study.report import page as page_of
 from kanstudy.study.report import write_report
 
 PNG = base64.b64encode(
@@ -69,6 +70,49 @@ def test_the_report_shows_results_and_no_code(page):
     assert "kanstudy: <laptop>" in page.text
     assert "secret_code" not in page.text
     assert ("a", "https://example.org") in [(tag, attributes.get("href")) for tag, attributes in page.elements]
+
+
+def test_every_section_is_in_the_contents_below_the_title():
+    body = '<h1>Results</h1>\n<p>Of here.</p><h2>A &amp; <code>b</code></h2><p/><h2 id="C">C</h2>'
+    shown = Page(page_of("t", body))
+    targets = [attributes["href"] for tag, attributes in shown.elements if tag == "a"]
+    assert targets == ["#A-b", "#C"]
+    ids = [attributes["id"] for tag, attributes in shown.elements if tag == "h2"]
+    assert [f"#{name}" for name in ids] == targets
+    tags = [tag for tag, _ in shown.elements]
+    assert tags.index("h1") < tags.index("nav") < tags.index("h2")
+    assert Page(page_of("t", "<p>no heading</p>")).text.count("no heading") == 1
+
+
+def test_only_long_texts_in_tables_have_several_lines():
+    cells = ["0.953 [0.941, 0.967]", "too few rounds for an interval; and no point of one rank", "&lt;" * 39]
+    shown = Page(page_of("t", f"<table><tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr></table>"))
+    assert [attributes.get("class") for tag, attributes in shown.elements if tag == "td"] == [None, "prose", None]
+
+
+def test_what_only_the_notebook_needs_is_not_in_the_report(tmp_path):
+    cells = [nbformat.v4.new_markdown_cell(text) for text in ("# Results", "## Parameters\n\nset them")]
+    cells[1].metadata["tags"] = ["notebook-only"]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "90.ipynb")
+    write_report(tmp_path / "90.ipynb", tmp_path / "report.html", "x")
+    text = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
+    assert "Results" in text
+    assert "Parameters" not in text
+    assert "set them" not in text
+
+
+def test_a_figure_of_ours_says_what_it_shows_and_at_which_size(tmp_path):
+    code = nbformat.v4.new_code_cell("1", execution_count=1)
+    metadata = {"image/png": {"width": 700, "height": 270, "alt": "efficiency over <ranks>"}}
+    code.outputs = [nbformat.v4.new_output("display_data", data={"image/png": PNG}, metadata=metadata)]
+    nbformat.write(nbformat.v4.new_notebook(cells=[code]), tmp_path / "90.ipynb")
+    write_report(tmp_path / "90.ipynb", tmp_path / "report.html", "x")
+    (image,) = [
+        attributes
+        for tag, attributes in Page((tmp_path / "report.html").read_text(encoding="utf-8")).elements
+        if tag == "img"
+    ]
+    assert (image["width"], image["alt"]) == ("700", "efficiency over <ranks>")
 
 
 def test_every_part_can_be_reached_from_the_top(tmp_path):

@@ -1,10 +1,13 @@
-"""The worker, on whose rank 1 one arm finds no memory: run by torchrun with the arm's name and a plan."""
+"""The worker, on whose rank 1 one arm finds no memory, in the words of a GPU: run by torchrun with the arm's name and a
+plan."""
 
 from __future__ import annotations
 
 import os
 import sys
 from typing import Any
+
+import torch
 
 import kanstudy.worker.blocks as blocks
 from kanstudy.worker.__main__ import main
@@ -15,7 +18,7 @@ _Replica = blocks.Replica
 
 def replica(point: Any, arm: str, *arguments: Any) -> Any:
     if arm == arm_without_memory and point.world_size == 2 and os.environ["RANK"] == "1":
-        raise MemoryError("cannot hold 9 TiB")
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 TiB.\nmore words")
     return _Replica(point, arm, *arguments)
 
 

@@ -93,8 +93,12 @@ def attribution(records: Sequence[Record]) -> pd.DataFrame:
     the batch factor: what the step's part that does not shrink would alone make it), log_share (ln f / ln E), points
     (of efficiency, in the order of the chain, which they depend on), the intervals `_low` and `_high`, method,
     coverage, n_rounds, n_disturbed, trusted, reason. A record without a complete chain is one row of factor "none" and
-    says why.
+    says why. Raises `TypeError` for anything but records.
     """
+    if not isinstance(records, Sequence) or not all(isinstance(record, Record) for record in records):
+        raise TypeError(
+            f"records = {repr(records)[:60]}: must be a list of records, such as kanstudy.load(...).records"
+        )
     rows = []
     fixed = fixed_parts(records)
     for record, series in zip(records, series_labels(records), strict=True):

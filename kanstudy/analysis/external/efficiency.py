@@ -77,10 +77,15 @@ def analyse(
     the same key and world size repeat one measurement. `scaling`, strong or weak, is needed for times without samples.
     Raises `ExternalError`: one line that begins with `where`.
     """
+    if not isinstance(frame, pd.DataFrame):
+        raise ExternalError(f"{where}: is {type(frame).__name__}: must be a data frame with a row a measurement")
     frame = with_text_names(frame, where)
-    columns = understand(frame, roles or {}, by, where)
+    by = (by,) if isinstance(by, str) else by
+    if by is not None and not (isinstance(by, Sequence) and all(isinstance(name, str) for name in by)):
+        raise ExternalError(f"{where}: by = {by!r}: must be a list of columns")
+    columns = understand(frame, _pairs("roles", roles, where), by, where)
     scaling_of = _scalings(scaling, frame, columns, where)
-    stated = _stated(frame, columns, baseline or {}, where)
+    stated = _stated(frame, columns, _pairs("baseline", baseline, where), where)
     differences = Differences(frame, columns)
     rows = judge(frame, columns, repeats, differences)
     is_rate = _is_rate(columns)
@@ -121,6 +126,13 @@ def analyse(
         planned=len(frame),
         notes=(*columns.notes, *_notes(columns, series, differences, rows)),
     )
+
+
+def _pairs(name: str, given: Mapping[str, str] | None, where: str) -> dict[str, str]:
+    """What columns are said to be, names as text."""
+    if not isinstance(given, Mapping | None):
+        raise ExternalError(f"{where}: {name} = {given!r}: must be a dictionary by column")
+    return {str(column): str(said) for column, said in (given or {}).items()}
 
 
 def _is_rate(columns: Columns) -> bool:

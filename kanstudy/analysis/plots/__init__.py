@@ -28,6 +28,7 @@ from kanstudy.analysis.plots import (
     scaling_laws,
     steadiness,
     strategies,
+    style,
     waterfall,
 )
 
@@ -54,5 +55,6 @@ __all__ = [
     "scaling_laws",
     "steadiness",
     "strategies",
+    "style",
     "waterfall",
 ]

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from kanstudy.analysis.calibration.calibration import Calibration
-from kanstudy.analysis.plots.axes import STYLE, legend, looks, message, panels, plain_log_axis
+from kanstudy.analysis.plots.axes import legend, panels, plain_log_axis
+from kanstudy.analysis.plots.style import STYLE, looks, message
 from kanstudy.sizes import widths_text
 from kanstudy.spec import PointSpec
 

@@ -7,22 +7,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from kanstudy.analysis.plots.axes import (
-    COLUMN,
-    STYLE,
-    WIDTH,
-    NotebookFigure,
-    bytes_text,
-    dots,
-    estimate,
-    has,
-    legend,
-    line_of,
-    looks,
-    message,
-    panels,
-    plain_log_axis,
-)
+from kanstudy.analysis.plots.axes import dots, estimate, has, legend, message_axis, panels, plain_log_axis
+from kanstudy.analysis.plots.style import COLUMN, STYLE, WIDTH, NotebookFigure, line_of, looks, message, series_looks
 from kanstudy.analysis.series import WORK_KEYS, names, source_suffix, told_apart
 
 
@@ -32,12 +18,17 @@ def overhead(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
         return message("Communication needs two ranks: nothing is measured here")
     work = [key for key in WORK_KEYS if key not in ("bucket_cap_mb", "comm_hook", "sync_buffers")]
     estimates = estimates.assign(work=told_apart(names(estimates), estimates[[*work, "global_batch_size"]]))
-    sizes, look_of = sorted(estimates["world_size"].unique()), looks(estimates["work"])
+    sizes = sorted(estimates["world_size"].unique())
+    look_of = series_looks(estimates["work"], estimates["model"])
     with matplotlib.rc_context(STYLE):
-        width = min(WIDTH, COLUMN * len(sizes) * (1 if len(look_of) == 1 else 2))
-        figure = NotebookFigure(figsize=(width, 2.8), layout="constrained")
-        axes = figure.subplots(1, len(sizes), squeeze=False, sharey=True)[0]
-        for axis, size in zip(axes, sizes, strict=True):
+        columns = min(2, len(sizes))
+        lines = -(-len(sizes) // columns)
+        width = COLUMN if len(sizes) == len(look_of) == 1 else WIDTH
+        figure = NotebookFigure(figsize=(width, 2.3 * lines + 0.5), layout="constrained")
+        axes = figure.subplots(lines, columns, squeeze=False, sharey=True)
+        for axis in axes.flat[len(sizes) :]:
+            axis.set_visible(False)
+        for axis, size in zip(axes.flat, sizes, strict=False):
             rows = estimates[estimates["world_size"] == size].reset_index(drop=True)
             rows = rows.assign(setting=[_setting(row) for _, row in rows.iterrows()])
             labels = list(dict.fromkeys(rows["setting"]))
@@ -55,10 +46,11 @@ def overhead(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
             axis.set_title(f"{size} ranks")
             axis.grid(axis="x", visible=False)
             axis.set_xlabel("bucket cap (MiB)")
-        axes[0].set_ylabel("communication overhead\n(% of a step)")
+        for line in axes:
+            line[0].set_ylabel("communication overhead\n(% of a step)")
         for label, look in look_of.items():
-            axes[0].plot([], [], color=look.colour, marker=look.marker, linestyle="none", label=label)
-        legend(figure, axes[0])
+            axes[0, 0].plot([], [], color=look.colour, marker=look.marker, linestyle="none", label=label)
+        legend(figure, axes[0, 0])
     return figure
 
 
@@ -72,16 +64,14 @@ def allreduce(estimates: pd.DataFrame) -> Figure:
         for label, look in looks(estimates["line"]).items():
             rows = estimates[estimates["line"] == label].sort_values("message_bytes")
             for axis, column, scale in ((left, "time_s", 1e3), (right, "busbw_bytes_per_s", 1e-9)):
-                line = axis.plot(rows["message_bytes"], rows[column] * scale, line_of(rows), label=label)[0]
-                line.set(marker=look.marker, color=look.colour)
-        ticks = sorted(estimates["message_bytes"].unique())
+                axis.plot(rows["message_bytes"], rows[column] * scale, line_of(rows), color=look.colour, zorder=3)
+                axis.plot([], [], line_of(rows), color=look.colour, marker=look.marker, label=label)
+                for _, row in rows.iterrows():
+                    estimate(axis, row["message_bytes"], row, column, look, scale)
         for axis in (left, right):
-            axis.set_xscale("log", base=2)
+            message_axis(axis, estimates["message_bytes"])
             axis.set_yscale("log")
-            axis.set_xticks(ticks, [bytes_text(tick) for tick in ticks], rotation=45, ha="right")
-            axis.minorticks_off()
             plain_log_axis(axis.yaxis, (1.0, 2.0, 5.0))
-            axis.set_xlabel("message")
         left.set_ylabel("median time (ms)")
         right.set_ylabel("bus bandwidth (GB/s)")
         legend(figure, left)

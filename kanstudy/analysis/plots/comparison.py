@@ -16,11 +16,12 @@ from kanstudy.analysis.comparison.changes import NOT_TOLD, RATIO, TABLES
 from kanstudy.analysis.comparison.sides import Side
 from kanstudy.analysis.estimates import per_round
 from kanstudy.analysis.plots import communication, scaling, waterfall
-from kanstudy.analysis.plots.axes import PALETTE, STYLE, WIDTH, NotebookFigure, message, plain_log_axis
+from kanstudy.analysis.plots.axes import plain_log_axis
+from kanstudy.analysis.plots.style import PALETTE, STYLE, WIDTH, NotebookFigure, message
 
-_ROW, _AROUND = 0.24, 0.8  # inches
-_LABEL = 46
-"""Letters of a row's label that one line holds."""
+_LINE, _BETWEEN, _AROUND = 0.12, 0.09, 0.9  # inches
+_LABEL = {True: 64, False: 46}
+"""Letters of a row's label that one line holds, beside one panel or several."""
 
 
 def both(name: str, a: Side, b: Side) -> Figure | None:
@@ -60,9 +61,10 @@ def changes(frame: pd.DataFrame) -> Figure:
     labels = {place: number for number, place in enumerate(dict.fromkeys(places))}
     quantities = list(dict.fromkeys(frame["quantity"]))
     with matplotlib.rc_context(STYLE):
-        texts = [_label(*place) for place in labels]
-        lines = sum(text.count("\n") + 1 for text in texts)
-        figure = NotebookFigure(figsize=(WIDTH, _AROUND + _ROW * max(2, 0.6 * lines)), layout="constrained")
+        texts = [textwrap.fill(_label(*place), _LABEL[len(quantities) == 1]) for place in labels]
+        texts = [text.replace("\N{NO-BREAK SPACE}", " ") for text in texts]
+        row = _LINE * max(text.count("\n") + 1 for text in texts) + _BETWEEN
+        figure = NotebookFigure(figsize=(WIDTH, _AROUND + row * max(2, len(texts))), layout="constrained")
         axes = figure.subplots(1, len(quantities), sharey=True, squeeze=False)[0]
         for axis, quantity in zip(axes, quantities, strict=True):
             rows = frame[frame["quantity"] == quantity]
@@ -79,7 +81,7 @@ def changes(frame: pd.DataFrame) -> Figure:
             if by == RATIO:
                 plain_log_axis(axis.xaxis, (1.0, 2.0, 5.0))
             axis.set_xlabel(f"{quantity.partition(' (')[0] if by == RATIO else quantity},\n{by}")
-        axes[0].set_yticks(range(len(texts)), texts, fontsize=6)
+        axes[0].set_yticks(range(len(texts)), texts)
         axes[0].set_ylim(len(texts) - 0.5, -0.5)
         axes[0].plot([], [], "o", color=PALETTE[0], label="differs by more than its interval")
         axes[0].plot([], [], "o", color=PALETTE[0], markerfacecolor="white", label="not told apart, or no interval")
@@ -89,5 +91,4 @@ def changes(frame: pd.DataFrame) -> Figure:
 
 def _label(series: str, world_size: int, of: str) -> str:
     parts = [*series.split(", "), f"{world_size} rank{'s' * (world_size > 1)}", *filter(None, [of])]
-    whole = ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)  # broken between parts alone
-    return textwrap.fill(whole, _LABEL).replace("\N{NO-BREAK SPACE}", " ")
+    return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)  # broken between parts alone

@@ -8,21 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kanstudy.analysis.plots.axes import (
-    MARKERS,
-    PALETTE,
-    STYLE,
-    WIDTH,
-    Look,
-    NotebookFigure,
-    dots,
-    estimate,
-    has,
-    legend,
-    message,
-    plain_log_axis,
-    title_source,
-)
+from kanstudy.analysis.plots.axes import dots, estimate, has, legend, plain_log_axis, title_source
+from kanstudy.analysis.plots.style import MARKERS, PALETTE, SMALL, STYLE, WIDTH, Look, NotebookFigure, message
 
 _SLOWER, _FASTER = Look(PALETTE[7], MARKERS[0], 0), Look(PALETTE[0], MARKERS[1], 0)
 _PARTS = {
@@ -119,10 +106,10 @@ def _overhead(axis: Axes, rows: pd.DataFrame) -> None:
             top = np.nanmax([row[name], row[f"{name}_high"]])
             axis.annotate(
                 f"{row[exposed]:.2g} ms", (x, 100 * top), (0, 4), textcoords="offset points", ha="center",
-                fontsize=6, color=look.colour,
+                fontsize=SMALL, color="0.15", rotation=90,
             )  # fmt: skip
     low, high = axis.get_ylim()
-    axis.set_ylim(min(0.0, low), high + 0.12 * (high - min(0.0, low)))
+    axis.set_ylim(min(0.0, low), high + 0.3 * (high - min(0.0, low)))
     _world_axis(axis, rows["world_size"].to_numpy(float))
     axis.set_ylabel("% of a step")
     axis.set_title("communication overhead")

@@ -9,20 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from kanstudy.analysis.controls import PARAMETERS, STEP_TIME
-from kanstudy.analysis.plots.axes import (
-    MARKERS,
-    PALETTE,
-    STYLE,
-    WIDTH,
-    Look,
-    NotebookFigure,
-    dots,
-    estimate,
-    has,
-    legend,
-    message,
-    title_source,
-)
+from kanstudy.analysis.plots.axes import dots, estimate, has, legend, title_source
+from kanstudy.analysis.plots.style import MARKERS, PALETTE, STYLE, WIDTH, Look, NotebookFigure, message
 
 _KAN = ("KAN", Look(PALETTE[0], MARKERS[0], 0), -0.28)
 _CONTROLS = {

@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from kanstudy.analysis import captions
 from kanstudy.analysis.dose_response.cause import EFFECTS
 from kanstudy.analysis.dose_response.responses import DoseResponse
-from kanstudy.analysis.plots.axes import PALETTE, STYLE, WIDTH, NotebookFigure, message
+from kanstudy.analysis.plots.style import PALETTE, STYLE, WIDTH, NotebookFigure, message
 from kanstudy.record import Record
 
 NAME = "dose_response"
@@ -43,18 +43,17 @@ def dose_response(found: DoseResponse) -> Figure:
         return message(NOTHING)
     lines = -(-len(causes) // _COLUMNS)
     with matplotlib.rc_context(STYLE):
-        height = 1.55 * lines + 0.27 * len(causes) + 1.1
-        figure = NotebookFigure(figsize=(WIDTH, height), layout="constrained")
-        upper, lower = figure.subfigures(
-            2, 1, squeeze=False, height_ratios=(1.55 * lines + 0.3, 0.27 * len(causes) + 0.8)
-        ).flat
+        heights = (1.55 * lines + 0.3, 0.27 * len(causes) + 0.9)
+        figure = NotebookFigure(figsize=(WIDTH, sum(heights)), layout="constrained")
+        upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).flat
         axes = upper.subplots(lines, _COLUMNS, squeeze=False)
         for axis in axes.flat[len(causes) :]:
             axis.set_visible(False)
         for axis, cause in zip(axes.flat, causes, strict=False):
             _panel(axis, found.responses[(found.responses["cause"] == cause) & found.responses["own"]])
         upper.supxlabel("injected (change of 100 ln f)", fontsize=8)
-        upper.supylabel("recovered", fontsize=8)
+        upper.supylabel("recovered (change of 100 ln f)", fontsize=8)
+        lower.suptitle("response of each factor to each cause, per unit injected", fontsize=8)
         _matrix(lower.subplots(), found.confusion, causes)
     return figure
 

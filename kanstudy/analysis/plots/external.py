@@ -10,23 +10,10 @@ from matplotlib.figure import Figure
 
 from kanstudy.analysis.external.efficiency import Analysis
 from kanstudy.analysis.external.nccl_log import HALVES, NcclLog
-from kanstudy.analysis.plots.axes import (
-    MARKERS,
-    STYLE,
-    WIDTH,
-    NotebookFigure,
-    bytes_text,
-    curves,
-    efficiency_axis,
-    legend,
-    looks,
-    message,
-    panels,
-    plain_log_axis,
-    world_axis,
-)
+from kanstudy.analysis.plots.axes import bytes_text, curves, efficiency_axis, legend, panels, plain_log_axis, world_axis
+from kanstudy.analysis.plots.style import STYLE, WIDTH, NotebookFigure, looks, message
 
-_MOST = len(MARKERS)
+_MOST = 8
 """Lines in a panel, and lines of panels, that a reader can tell apart."""
 
 
@@ -55,20 +42,20 @@ def scaling(analysis: Analysis) -> Figure:
         too_many = len(look_of) > _MOST
         for (left, right), line in zip(axes, lines, strict=True):
             part = frame[frame["group"] == line]
+            _world(left, frame)
+            _world(right, frame)
             for axis, column in ((left, "speedup"), (right, "parallel_efficiency")):
                 if too_many:
                     for _, series in part.groupby("series"):
                         axis.plot(series["world_size"], series[column], ".-", color="0.4", alpha=0.5, linewidth=0.6)
                 else:
                     curves(axis, part, dots, column, look_of)
-            _world(left, frame)
             for start in sorted(part["baseline_world_size"].unique()):
                 sizes = np.array([start, frame["world_size"].max()], dtype=float)
                 left.plot(sizes, sizes / start, "--", color="0.4", linewidth=0.9, label="ideal", zorder=1)
             left.set_yscale("log", base=2)
             plain_log_axis(left.yaxis, (1.0,))
             left.set_ylabel(("scaled speed-up" if analysis.scaling == "weak" else "speed-up") + over)
-            _world(right, frame)
             efficiency_axis(right)
             right.set_ylabel("relative efficiency" + over if over else "parallel efficiency")
             for axis in (left, right):

@@ -18,16 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from kanstudy.analysis.attribution.chain import FACTORS, factor_name
-from kanstudy.analysis.plots.axes import (
-    COLUMN,
-    PALETTE,
-    STYLE,
-    WIDTH,
-    NotebookFigure,
-    legend,
-    looks,
-    message,
-)
+from kanstudy.analysis.plots.axes import legend, short_number
+from kanstudy.analysis.plots.style import COLUMN, PALETTE, SMALL, STYLE, WIDTH, NotebookFigure, looks, message
 from kanstudy.analysis.prediction.isoefficiency import NO_LOSS
 
 LEVELS = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
@@ -62,7 +54,9 @@ def efficiency_map(found: pd.DataFrame) -> Figure:
             line[0].set_ylabel("hidden width")
         for axis in axes[-1]:
             axis.set_xlabel("global batch (rows)")
-        figure.colorbar(last, ax=axes[:, -1], label="rows/s of all ranks (predicted)", fraction=0.08, pad=0.02)
+        bar = figure.colorbar(last, ax=axes[:, -1], fraction=0.08, pad=0.02)
+        bar.ax.yaxis.set_major_formatter(lambda value, _: short_number(value))
+        bar.set_label("rows/s of all ranks (predicted)")
         seen = [name for name in _COLOURS if name in set(found["largest_loss"].dropna())]
         handles = [Patch(facecolor=_COLOURS[name], alpha=_PALE, label=f"largest loss: {name}") for name in seen]
         if not found["fits"].all():
@@ -128,7 +122,7 @@ def _contours(axis: Axes, rows: pd.DataFrame, levels: Sequence[float], colour: s
         # each label in the middle of its line, where it is not cut by the panel's edge
         places = [max(segments, key=len) for segments in lines.allsegs]
         middles = [segment[len(segment) // 2] for segment in places]
-        axis.clabel(lines, fmt=lambda level: f"{level:g}", fontsize=6, manual=middles)
+        axis.clabel(lines, fmt=lambda level: f"{level:g}", fontsize=SMALL, manual=middles)
 
 
 def _table(rows: pd.DataFrame, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -6,7 +6,8 @@ import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
-from kanstudy.analysis.plots.axes import STYLE, estimate, has, legend, line_of, looks, message, panels, plain_log_axis
+from kanstudy.analysis.plots.axes import estimate, has, legend, panels, plain_log_axis
+from kanstudy.analysis.plots.style import STYLE, line_of, message, series_looks
 from kanstudy.analysis.series import WORK_KEYS, source_suffix, told_apart
 
 _SIZE_PANELS = (
@@ -29,7 +30,7 @@ def model_size(estimates: pd.DataFrame) -> Figure:
     estimates = estimates.assign(line=told_apart(names, estimates[[*work, "global_batch_size", "world_size"]]))
     with matplotlib.rc_context(STYLE):
         figure, axes = panels(3, height=2.4)
-        for label, look in looks(estimates["line"]).items():
+        for label, look in series_looks(estimates["line"], estimates["model"]).items():
             rows = estimates[estimates["line"] == label].sort_values("n_params")
             for axis, (column, scale, _) in zip(axes, _SIZE_PANELS, strict=True):
                 axis.plot(rows["n_params"], rows[column] * scale, line_of(rows), color=look.colour, zorder=2)

@@ -9,15 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from kanstudy.analysis.network import nccl
-from kanstudy.analysis.plots.axes import (
-    PALETTE,
-    STYLE,
-    bytes_text,
-    looks,
-    message,
-    panels,
-    plain_log_axis,
-)
+from kanstudy.analysis.plots.axes import bytes_text, panels, plain_log_axis
+from kanstudy.analysis.plots.style import PALETTE, SMALL, STYLE, looks, message
 from kanstudy.network_words import ALGORITHMS, NCCL_PROTOCOLS
 
 _ORDER = [f"{algorithm} {protocol}" for algorithm in nccl.ALGORITHMS for protocol in NCCL_PROTOCOLS]
@@ -39,7 +32,7 @@ def choices(table: pd.DataFrame) -> Figure:
         for _, row in table.iterrows():
             x, y = layouts.index(row["layout"]), sizes.index(row["message_bytes"])
             left.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=colours[row["choice"]], alpha=0.45, linewidth=0))
-            left.text(x, y, _milliseconds(row["time_s"]), ha="center", va="center", fontsize=6)
+            left.text(x, y, _milliseconds(row["time_s"]), ha="center", va="center", fontsize=SMALL)
         left.set_xlim(-0.5, len(layouts) - 0.5)
         left.set_ylim(-0.5, len(sizes) - 0.5)
         left.set_yticks(range(len(sizes)), [bytes_text(size) for size in sizes])
@@ -53,12 +46,12 @@ def choices(table: pd.DataFrame) -> Figure:
         right.set_yscale("log")
         plain_log_axis(right.yaxis, (1.0, 2.0, 5.0))
         right.set_ylabel(f"time over that on {layouts[0]}, predicted")
-        right.legend(title="message", fontsize=6, title_fontsize=6)
         for axis in (left, right):
             axis.set_xticks(range(len(layouts)), layouts)
             axis.set_xlabel("nodes x ranks a node")
         handles = [Patch(color=colour, alpha=0.45, label=choice) for choice, colour in colours.items()]
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5))
+        figure.legend(handles=handles, title="choice", loc="outside lower left", ncols=3)
+        figure.legend(*right.get_legend_handles_labels(), title="message", loc="outside lower right", ncols=3)
     return figure
 
 

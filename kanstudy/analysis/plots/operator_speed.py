@@ -10,7 +10,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kanstudy.analysis.plots.axes import STYLE, WIDTH, Look, NotebookFigure, legend, looks, message, plain_log_axis
+from kanstudy.analysis.plots.axes import legend, plain_log_axis
+from kanstudy.analysis.plots.style import SMALL, STYLE, WIDTH, Look, NotebookFigure, looks, message
 
 _ROW = 0.27
 """Inches a candidate."""
@@ -60,7 +61,7 @@ def _say_why(axis: Axes, estimates: pd.DataFrame, places: dict[str, int]) -> Non
             text = ", ".join(dict.fromkeys("no floor" if s == "ok" else s for s in rows["timing_status"]))
             at = axis.get_yaxis_transform()  # x in shares of the axis, y as the data's
             axis.text(
-                0.08, places[str(label)], text, transform=at, va="center", fontsize=6.5, style="italic", color="0.4"
+                0.08, places[str(label)], text, transform=at, va="center", fontsize=SMALL, style="italic", color="0.4"
             )
 
 

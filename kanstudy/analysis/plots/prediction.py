@@ -11,16 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from kanstudy.analysis.plots.axes import (
-    STYLE,
-    Look,
-    efficiency_axis,
-    looks,
-    message,
-    panels,
-    plain_log_axis,
-    world_axis,
-)
+from kanstudy.analysis.plots.axes import efficiency_axis, panels, plain_log_axis, world_axis
+from kanstudy.analysis.plots.style import STYLE, Look, message, series_looks
 from kanstudy.analysis.prediction.predict import SCENARIO
 
 _WITHIN: Literal["-"] = "-"
@@ -31,7 +23,7 @@ def scaling(predictions: pd.DataFrame) -> Figure:
     """Step time and parallel efficiency of each `series` with bands. Lines are predicted, none of it is measured."""
     if predictions.empty:
         return message("Nothing is predicted")
-    look_of = looks(predictions["series"])
+    look_of = series_looks(predictions["series"], predictions["model"])
     with matplotlib.rc_context(STYLE):
         figure, (left, right) = panels(2, 3.0)
         for series, rows in predictions.groupby("series", sort=False):

@@ -10,12 +10,15 @@ from matplotlib.figure import Figure
 
 from kanstudy.analysis.held_out.rivals import OWN, WRONG
 from kanstudy.analysis.held_out.scoring import Scores
-from kanstudy.analysis.plots.axes import PALETTE, STYLE, WIDTH, NotebookFigure, legend, message, plain_log_axis
+from kanstudy.analysis.plots.axes import legend, plain_log_axis
+from kanstudy.analysis.plots.style import PALETTE, STYLE, WIDTH, NotebookFigure, message
 
 NAME = "prediction_check"
 NOTHING = "No predictions are checked here: kanstudy bench prediction writes predictions down, then measures them"
 _LOOKS = {"measured": ("o", PALETTE[0]), "emulated": ("s", PALETTE[1]), "simulated": ("^", PALETTE[2])}
 """Marker and colour of where the other side of the comparison comes from."""
+_BAND = "0.85"
+_DRAWN = ("predicted_low", "predicted_high", "measured", "measured_low", "measured_high")
 
 
 def predicted_versus_measured(scores: Scores | None) -> Figure:
@@ -31,7 +34,8 @@ def predicted_versus_measured(scores: Scores | None) -> Figure:
         left, right = figure.subplots(1, 2, width_ratios=(3, 2))
         _exposed(left, scores.settings[scores.settings["quantity"] == "exposed_s"])
         _bands(right, steps)
-        legend(figure, left, columns=4)
+        right.bar([], [], color=_BAND, label="predicted for a new launch")
+        legend(figure, left, right)
     return figure
 
 
@@ -75,7 +79,7 @@ def _exposed(axis: Axes, rows: pd.DataFrame) -> None:
         )  # fmt: skip
     ends = (min(axis.get_xlim()[0], axis.get_ylim()[0]), max(axis.get_xlim()[1], axis.get_ylim()[1]))
     axis.plot(ends, ends, "--", color="0.4", linewidth=0.9, zorder=1)
-    axis.set(xlim=ends, ylim=ends, box_aspect=1)
+    axis.set(xlim=ends, ylim=ends)
     for one in (axis.xaxis, axis.yaxis):
         plain_log_axis(one, (1.0, 3.0))
     axis.set_xlabel("predicted exposed communication (ms)")
@@ -83,12 +87,14 @@ def _exposed(axis: Axes, rows: pd.DataFrame) -> None:
 
 
 def _bands(axis: Axes, rows: pd.DataFrame) -> None:
+    widest = max(0.05, *(abs(rows[name] / rows["predicted"] - 1).max() for name in _DRAWN))
+    axis.set_xlim(1 - 1.1 * widest, 1 + 1.1 * widest)
     for place, row in enumerate(rows.to_dict("records")):
         marker, colour = _LOOKS[row["source"]]
         scale = 1 / row["predicted"]
         axis.barh(
             place, scale * (row["predicted_high"] - row["predicted_low"]), left=scale * row["predicted_low"],
-            height=0.7, color="0.85", zorder=2,
+            height=0.7, color=_BAND, zorder=2,
         )  # fmt: skip
         if np.isfinite(row["measured_low"]):
             ends = [scale * row["measured_low"], scale * row["measured_high"]]
@@ -98,4 +104,4 @@ def _bands(axis: Axes, rows: pd.DataFrame) -> None:
     axis.set_yticks(range(len(rows)), [row["label"] for row in rows.to_dict("records")])
     axis.grid(visible=False, axis="y")
     axis.invert_yaxis()
-    axis.set_xlabel("measured / predicted step time")
+    axis.set_xlabel("step time,\nmeasured / predicted")

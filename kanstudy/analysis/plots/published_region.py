@@ -12,8 +12,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from kanstudy.analysis.plots.axes import MARKERS, PALETTE, STYLE, WIDTH, NotebookFigure, legend, message
+from kanstudy.analysis.plots.axes import legend
 from kanstudy.analysis.plots.isoefficiency import log2_ticks
+from kanstudy.analysis.plots.style import MARKERS, PALETTE, SMALL, STYLE, WIDTH, NotebookFigure, message
 from kanstudy.analysis.published import EFFICIENCY, WORLD_SIZE
 
 _EFFICIENCY, _OVERHEAD, _BOTH, _ALL = PALETTE[0], PALETTE[1], PALETTE[4], PALETTE[2]
@@ -41,7 +42,7 @@ def region(found: pd.DataFrame) -> Figure:
         for line, ((cap, scaling), rows) in zip(axes, lines, strict=True):
             for axis, order in zip(line, orders, strict=True):
                 _panel(axis, rows[rows["order"] == order])
-            line[0].set_ylabel(f"{scaling} scaling,\nbucket cap {cap:g} MiB\n\nhidden width", fontsize=7)
+            line[0].set_ylabel(f"{scaling} scaling,\nbucket cap {cap:g} MiB\n\nhidden width", fontsize=SMALL)
         for axis, order in zip(axes[0], orders, strict=True):
             axis.set_title(f"overheads over ranks\n{order}")
         for axis in axes[-1]:
@@ -60,7 +61,7 @@ def sensitivity(found: pd.DataFrame) -> Figure:
         return message("No constant was changed")
     names = list(changed["constant"].unique())[::-1]
     with matplotlib.rc_context(STYLE):
-        figure = NotebookFigure(figsize=(WIDTH, 0.2 * len(names) + 1.2), layout="constrained")
+        figure = NotebookFigure(figsize=(WIDTH, 0.27 * len(names) + 1.2), layout="constrained")
         axes = figure.subplots(1, 2, sharey=True)
         for axis, (column, title) in zip(axes, _COUNTED.items(), strict=True):
             for place, (time, rows) in enumerate(changed.groupby("times")):

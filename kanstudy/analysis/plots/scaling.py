@@ -6,20 +6,8 @@ import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
-from kanstudy.analysis.plots.axes import (
-    STYLE,
-    WIDTH,
-    NotebookFigure,
-    curves,
-    efficiency_axis,
-    has,
-    legend,
-    looks,
-    message,
-    panels,
-    plain_log_axis,
-    world_axis,
-)
+from kanstudy.analysis.plots.axes import curves, efficiency_axis, has, legend, panels, plain_log_axis, world_axis
+from kanstudy.analysis.plots.style import STYLE, WIDTH, NotebookFigure, message, series_looks
 from kanstudy.analysis.plots.waterfall import several_ranks, waterfall_panel
 from kanstudy.analysis.series import source_suffix
 
@@ -30,15 +18,15 @@ def strong_scaling(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
         return message("No strong-scaling point is measured")
     with matplotlib.rc_context(STYLE):
         figure, (left, right) = panels(2)
-        look_of = looks(_kans_first(estimates))
-        curves(left, estimates, per_round, "speedup", look_of)
+        look_of = series_looks(estimates["series"], estimates["model"])
         sizes = world_axis(left, estimates)
+        world_axis(right, estimates)
+        curves(left, estimates, per_round, "speedup", look_of)
         left.plot(sizes, sizes, "--", color="0.4", linewidth=0.9, label="ideal", zorder=1)
         left.set_yscale("log", base=2)
         plain_log_axis(left.yaxis, (1.0,))
         left.set_ylabel("speed-up over one rank")
-        curves(right, estimates, per_round, "efficiency", look_of)
-        world_axis(right, estimates)
+        curves(right, estimates, per_round, "efficiency", look_of, apart=True)
         efficiency_axis(right)
         right.set_ylabel("parallel efficiency")
         legend(figure, left)
@@ -51,13 +39,13 @@ def weak_scaling(estimates: pd.DataFrame, per_round: pd.DataFrame) -> Figure:
         return message("No weak-scaling point is measured")
     with matplotlib.rc_context(STYLE):
         figure, (left, right) = panels(2)
-        look_of = looks(estimates["series"])
-        curves(left, estimates, per_round, "efficiency", look_of)
-        world_axis(left, estimates)
+        look_of = series_looks(estimates["series"], estimates["model"])
+        sizes = world_axis(left, estimates)
+        world_axis(right, estimates)
+        curves(left, estimates, per_round, "efficiency", look_of, apart=True)
         efficiency_axis(left)
         left.set_ylabel("parallel efficiency")
         curves(right, estimates, per_round, "throughput", look_of)
-        sizes = world_axis(right, estimates)
         for series, rows in estimates.groupby("series", sort=False):
             first = rows.sort_values("world_size").iloc[0]
             ideal = first["throughput"] * sizes / first["world_size"]
@@ -75,16 +63,20 @@ def overview(strong: pd.DataFrame, weak: pd.DataFrame, attribution: pd.DataFrame
     if not has(strong, "efficiency"):
         return message("No strong-scaling point is measured")
     with matplotlib.rc_context(STYLE):
-        figure = NotebookFigure(figsize=(WIDTH, 2.7), layout="constrained")
+        figure = NotebookFigure(figsize=(WIDTH, 3.0), layout="constrained")
         left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1, 2.1))
-        look_of = looks([*_kans_first(strong), *(weak["series"] if len(weak) else [])])
+        every = pd.concat([strong, weak])
+        look_of = series_looks(every["series"], every["model"])
         for axis, frame, title in ((left, strong, "strong scaling"), (middle, weak, "weak scaling")):
             axis.set_title(title)
             if has(frame, "efficiency"):
-                curves(axis, frame, per_round, "efficiency", look_of)
                 world_axis(axis, frame)
+                curves(axis, frame, per_round, "efficiency", look_of, apart=True)
                 efficiency_axis(axis)
-            axis.set_ylabel("parallel efficiency")
+                axis.set_ylabel("parallel efficiency")
+            else:
+                axis.set_axis_off()
+                axis.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axis.transAxes)
         first = strong[strong["series"] == strong["series"].iloc[0]].sort_values("world_size")
         rows = several_ranks(attribution)
         rows = rows[rows["point_id"] == first["point_id"].iloc[-1]] if len(rows) else rows
@@ -98,9 +90,3 @@ def overview(strong: pd.DataFrame, weak: pd.DataFrame, attribution: pd.DataFrame
             right.text(0.5, 0.5, "one rank:\nnothing to attribute", ha="center", va="center")
         legend(figure, left, middle, where="outside lower left", columns=2)
     return figure
-
-
-def _kans_first(estimates: pd.DataFrame) -> pd.Series:
-    """The series, those of KANs first: they look alike in a figure with their controls and in one without."""
-    is_kan = estimates["model"] == "kan"
-    return pd.concat([estimates["series"][is_kan], estimates["series"][~is_kan]])

@@ -14,20 +14,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kanstudy.analysis.plots.axes import (
-    COLUMN,
-    STYLE,
-    WIDTH,
-    Look,
-    NotebookFigure,
-    estimate,
-    legend,
-    looks,
-    message,
-    plain_log_axis,
-    world_axis,
-)
+from kanstudy.analysis.plots.axes import estimate, legend, message_axis, plain_log_axis, world_axis
 from kanstudy.analysis.plots.communication import allreduce_labels
+from kanstudy.analysis.plots.style import COLUMN, STYLE, WIDTH, Look, NotebookFigure, looks, message
 from kanstudy.analysis.scaling_laws.fits import SeriesFit
 from kanstudy.analysis.scaling_laws.least_squares import Fit
 
@@ -85,12 +74,12 @@ def allreduce_fits(fits: Sequence[SeriesFit], estimates: pd.DataFrame) -> Figure
             own = _rows_of(estimates, item.key)
             for _, row in own.iterrows():
                 estimate(axis, row["message_bytes"], row, "time_s", look, scale=1e3)
-            axis.plot([], [], color=look.colour, marker=look.marker, label=labels[own.index[0]])
-        axis.set_xscale("log", base=2)
+            label = labels[own.index[0]]
+            axis.plot([], [], color=look.colour, marker=look.marker, linestyle="none", label=label)
+        axis.plot([], [], color="0.4", label="fitted: α + n/B")
+        message_axis(axis, estimates["message_bytes"])
         axis.set_yscale("log")
         plain_log_axis(axis.yaxis, (1.0, 2.0, 5.0))
-        axis.minorticks_off()
-        axis.set_xlabel("message (bytes)")
         axis.set_ylabel("time (ms)")
         legend(figure, axis, columns=2)
     return figure

@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from kanstudy.analysis.plots.axes import STYLE, WIDTH, Look, NotebookFigure, looks, message, plain_log_axis, world_axis
+from kanstudy.analysis.plots.axes import plain_log_axis, world_axis
+from kanstudy.analysis.plots.style import STYLE, WIDTH, Look, NotebookFigure, looks, message
 from kanstudy.analysis.strategies.compare import fastest
 
 _PANELS = (
@@ -51,7 +52,8 @@ def strategies(comparison: pd.DataFrame) -> Figure:
             axes[1].axhline(limit, linestyle=":", color="0.3", linewidth=1, zorder=1)
         for axis in axes:
             plain_log_axis(axis.yaxis, (1.0, 2.0, 5.0))
-        figure.legend(handles=_legend(look_of, bool(np.isfinite(limit))), loc="outside lower center", ncols=3)
+        handles = _legend(look_of, found, bool(np.isfinite(limit)))
+        figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -69,8 +71,12 @@ def _line(axis: Axes, rows: pd.DataFrame, look: Look, hybrid: bool) -> None:
         axis.plot(rows["world_size"][stops], level[stops], "x", **cross)
 
 
-def _legend(look_of: dict[str, Look], limited: bool) -> list[Line2D]:
-    handles = [Line2D([], [], color=look.colour, marker=look.marker, label=name) for name, look in look_of.items()]
+def _legend(look_of: dict[str, Look], found: pd.DataFrame, limited: bool) -> list[Line2D]:
+    fits = found["fits"].groupby(found["strategy"].str.removeprefix(_HYBRID)).any()
+    names = {name: name if fits[name] else f"{name}: fits nowhere" for name in look_of}
+    handles = [
+        Line2D([], [], color=look.colour, marker=look.marker, label=names[name]) for name, look in look_of.items()
+    ]
     hybrid: dict[str, Any] = {"linestyle": "--", "marker": "o", "markerfacecolor": "white"}
     handles.append(Line2D([], [], color="0.3", label="hybrid: data x split", **hybrid))
     stops = "does not fit: memory, or too few to share"

@@ -13,21 +13,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from kanstudy.analysis.attribution.chain import factor_name, pop_text
-from kanstudy.analysis.plots.axes import PALETTE, STYLE, WIDTH, NotebookFigure, message
+from kanstudy.analysis.plots.style import LETTERS_AN_INCH, PALETTE, SMALL, STYLE, WIDTH, NotebookFigure, message
 
 _LOSS, _GAIN, _TOTAL = PALETTE[3], PALETTE[2], PALETTE[7]
 _DARK, _BAR = "0.25", 0.62
 _FIXED: dict[str, Any] = {"facecolor": "none", "edgecolor": _DARK, "linewidth": 0, "hatch": "//////"}
 _UNTOLD = 0.4
 """Opacity of a bar whose factor may be 1."""
-_TICKS = {
-    "heterogeneity": "hetero-\ngeneity",
-    "contention": "conten-\ntion",
-    "synchronisation": "synchro-\nnisation",
-    "data_movement": "data\nmovement",
-    "efficiency": "effi-\nciency",
-}
-_STRIP = 0.21
+_STRIP = 0.25
 """Share of a panel's height, at its top, for the numbers."""
 _PANEL = WIDTH / 2
 _LETTERS = {1: 66, 2: 54}
@@ -48,9 +41,9 @@ def waterfall(attribution: pd.DataFrame) -> Figure:
         return message("No point with two ranks or more is measured, so there is nothing to attribute")
     columns = min(2, len(points))
     lines = -(-len(points) // columns)
-    with matplotlib.rc_context(STYLE | {"hatch.linewidth": 0.5}):
+    with matplotlib.rc_context(STYLE):
         width = WIDTH if columns > 1 else 1.25 * _PANEL
-        figure = NotebookFigure(figsize=(width, 2.7 * lines + 0.7), layout="constrained")
+        figure = NotebookFigure(figsize=(width, 2.9 * lines + 0.8), layout="constrained")
         axes = figure.subplots(lines, columns, squeeze=False, sharey=True)
         for axis in axes.flat[len(points) :]:
             axis.set_visible(False)
@@ -60,12 +53,13 @@ def waterfall(attribution: pd.DataFrame) -> Figure:
         for axis, part in zip(axes.flat, points, strict=False):
             title = f"{part['series'].iloc[0]}, {part['world_size'].iloc[0]}\N{NO-BREAK SPACE}ranks"
             title = textwrap.fill(title, _LETTERS[columns]).replace("\N{NO-BREAK SPACE}", " ")
-            axis.set_title(title, fontsize=7)
+            axis.set_title(title, fontsize=SMALL)
         for line in axes:
-            line[0].set_ylabel("parallel efficiency,\nrunning product", fontsize=7)
+            line[0].set_ylabel("parallel efficiency,\nrunning product")
         split = bool((rows.get("fixed", pd.Series(dtype=float)) < 1).any())
-        figure.supxlabel(textwrap.fill(pop_text(rows["factor"]), int(22 * width)), fontsize=5.5, color="0.35")
-        figure.legend(handles=_legend(split), loc="outside upper center", ncols=4 if columns > 1 else 3, fontsize=6)
+        pop = textwrap.fill(pop_text(rows["factor"]), int(0.95 * LETTERS_AN_INCH * width))
+        figure.supxlabel(pop, fontsize=SMALL, color="0.35")
+        figure.legend(handles=_legend(split), loc="outside upper center", ncols=4 if columns > 1 else 2)
     return figure
 
 
@@ -97,8 +91,8 @@ def waterfall_panel(axis: Axes, rows: pd.DataFrame, intervals: bool = True) -> f
         _number(axis, place, row, intervals)
         running, highest = after, max(highest, start, after)
     axis.axhline(1, linestyle="--", color="0.4", linewidth=0.9, zorder=1)
-    labels = [_TICKS.get(factor, factor_name(factor)) for factor in rows["factor"]]
-    axis.set_xticks(range(len(labels)), labels, fontsize=5.5)
+    labels = [factor_name(factor) for factor in rows["factor"]]
+    axis.set_xticks(range(len(labels)), labels, rotation=45, ha="right", rotation_mode="anchor")
     axis.set_xlim(-0.55, len(labels) - 0.45)
     axis.grid(axis="x", visible=False)
     highest /= 1 - (_STRIP if intervals else _STRIP / 2)
@@ -109,10 +103,10 @@ def waterfall_panel(axis: Axes, rows: pd.DataFrame, intervals: bool = True) -> f
 def _number(axis: Axes, place: int, row: pd.Series, intervals: bool) -> None:
     """A factor with its interval, in one line with its neighbours' above all bars."""
     at: dict[str, Any] = {"transform": axis.get_xaxis_transform(), "ha": "center", "va": "top", "zorder": 5}
-    axis.text(place, 0.99, f"{row['value']:.3f}", fontsize=6, weight="bold", **at)
+    axis.text(place, 0.99, f"{row['value']:.3f}", fontsize=SMALL, weight="bold", **at)
     if intervals and np.isfinite(row["value_low"]):
         text = f"[{row['value_low']:.3f},\n{row['value_high']:.3f}]"
-        axis.text(place, 0.93, text, fontsize=5, color="0.3", **at)
+        axis.text(place, 0.93, text, fontsize=SMALL, color="0.3", **at)
 
 
 def _legend(split: bool) -> list[Patch]:

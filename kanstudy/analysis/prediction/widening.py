@@ -11,7 +11,7 @@ import pandas as pd
 
 from kanstudy.analysis.statistics.intervals import LEVEL
 
-_COLUMNS = ("source", "quantity", "conformal", "level")
+_NUMBERS = ("conformal", "level", "settings")
 _LIKE = {"speedup": "parallel_efficiency", "throughput": "step_time_s", "overhead": "exposed_s"}
 """Quantities that are another in other words."""
 
@@ -44,13 +44,15 @@ def read(path: Path | str) -> Widening:
         table = pd.read_csv(path)
     except (OSError, ValueError) as error:
         raise WideningError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    missing = [name for name in (*_COLUMNS, "settings") if name not in table]
+    missing = [name for name in ("source", "quantity", *_NUMBERS) if name not in table]
     if missing:
         raise WideningError(
             f"{path}: has no column {missing[0]!r}: must be a coverage table of kanstudy bench prediction"
         )
-    known = table[(table["source"] == "measured") & np.isfinite(table["conformal"].astype(float))]
-    if known.empty:
+    numbers = table[[*_NUMBERS]].apply(pd.to_numeric, errors="coerce")  # blank where too few were held out
+    told = (numbers > 0).all(axis=1) & np.isfinite(numbers).all(axis=1) & (numbers["level"] < 1)
+    known = told & (table["source"] == "measured")
+    if not known.any():
         raise WideningError(f"{path}: too few settings were held out to tell how wide bands must be")
-    factors = dict(zip(known["quantity"].astype(str), known["conformal"].astype(float), strict=True))
-    return Widening(factors, float(known["level"].min()), int(known["settings"].min()))
+    factors = dict(zip(table["quantity"][known].astype(str), numbers["conformal"][known], strict=True))
+    return Widening(factors, float(numbers["level"][known].min()), int(numbers["settings"][known].min()))

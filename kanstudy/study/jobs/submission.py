@@ -19,6 +19,7 @@ from typing import Any
 import kanstudy
 from kanstudy.files import write_atomically
 from kanstudy.spec import point_from_dict
+from kanstudy.strict_json import fits
 from kanstudy.study import provenance
 from kanstudy.study.cluster import Cluster, cluster_from_dict
 from kanstudy.study.folder import states
@@ -89,11 +90,13 @@ def write(plans: Mapping[str, ExperimentPlan], profile: Profile, results: Path, 
 
 
 def read(run: Path) -> Submission:
-    """What a run folder says; `OSError`, or a `ProfileError` that names it, where it is none."""
+    """What a run folder says; a `ProfileError` that names it where it is none."""
     try:
         return _from_dict(json.loads((run / "run.json").read_text(encoding="utf-8")), run)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ProfileError(f"{run / 'run.json'}: not what kanstudy submit writes: {error}") from error
+    except OSError as error:
+        raise ProfileError(f"{run / 'run.json'}: cannot be read: {error.strerror}") from error
 
 
 def _from_dict(values: Mapping[str, Any], run: Path) -> Submission:
@@ -127,7 +130,7 @@ def read_jobs(results: Path) -> dict[Path, dict[str, str]]:
     for path in sorted(results.glob(f"{JOBS}/*/jobs.json")):
         try:
             found[path.parent] = {str(name): str(job) for name, job in json.loads(path.read_text()).items()}
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, RecursionError):
             continue
     return found
 
@@ -165,11 +168,17 @@ def _plan_as_dict(plan: ExperimentPlan) -> dict[str, Any]:
 
 
 def _plan_from_dict(values: Mapping[str, Any], profile: Profile) -> ExperimentPlan:
+    points = tuple(point_from_dict(point) for point in values["points"])
+    ids = {point.point_id for point in points}
+    rounds, launches, width = (values[name] for name in ("rounds", "launches", "target_width"))
+    are_whole = fits(rounds, dict[str, int]) and fits(launches, int) and launches >= 1 and fits(width, dict[str, float])
+    if not are_whole or set(rounds) != ids or not set(width) <= ids:
+        raise ValueError(f"rounds, launches = {launches!r} and target_width must fit the points")
     return ExperimentPlan(
         profile=profile,
         experiment=values["experiment"],
-        points=tuple(point_from_dict(point) for point in values["points"]),
-        rounds=values["rounds"],
-        launches=values["launches"],
-        target_width=values["target_width"],
+        points=points,
+        rounds=rounds,
+        launches=launches,
+        target_width=width,
     )

@@ -69,7 +69,8 @@ def test_sources_and_links_are_named_in_all_that_is_shown(scores):
         assert word in text
     figure = predicted_versus_measured(scores)
     labels = {label for axis in figure.axes for label in axis.get_legend_handles_labels()[1]}
-    assert labels == {"measured", "emulated", "measured, wrong latency", "emulated, wrong latency"}
+    drawn = {"measured", "emulated", "measured, wrong latency", "emulated, wrong latency"}
+    assert labels == {*drawn, "predicted for a new launch"}
     assert scores.sha256[:12] in caption(scores)
     assert "50 Mbit/s" in " ".join(scores.settings["label"])
 

@@ -43,6 +43,21 @@ def test_overheads_of_two_models_are_told_apart() -> None:
     )
 
 
+def test_many_world_sizes_have_panels_in_lines_of_two() -> None:
+    figure = overhead(frames.settings((2, 4, 8), ("kan", "mlp")), pd.DataFrame())
+    shown = [axis for axis in figure.axes if axis.get_visible()]
+    assert [axis.get_title() for axis in shown] == ["2 ranks", "4 ranks", "8 ranks"]
+    assert len({axis.get_position().x0 for axis in shown}) == 2
+
+
+def test_a_bandwidth_has_its_interval() -> None:
+    messages = frames.messages().assign(busbw_bytes_per_s_low=1e9, busbw_bytes_per_s_high=2e9)
+    _, right = allreduce(messages).axes
+    upright = [line for line in right.lines if len(line.get_xdata()) == 2 and len(set(line.get_xdata())) == 1]
+    intervals = [list(line.get_ydata()) for line in upright]
+    assert intervals == [[1, 2]] * 6
+
+
 def test_messages_have_units() -> None:
     left, right = allreduce(frames.messages((2, 4))).axes
     assert "(ms)" in left.get_ylabel()

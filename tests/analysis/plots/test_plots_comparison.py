@@ -59,3 +59,12 @@ def test_a_row_is_named_in_whole_parts() -> None:
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels[0] == "KAN synthetic:32:1, 1 rank, DDP"
     assert "KAN synthetic:32:1, 4 ranks, data movement" in labels
+
+
+def test_long_names_of_many_rows_do_not_touch() -> None:
+    frame = changes(A, B, pairs(A, B)[0])
+    for name in ("attribution_strong", "strong_scaling"):
+        rows = frame[frame["table"] == name]
+        rows = rows.assign(series=rows["series"] + ", batch 2048, bucket cap 0.001, sync buffers False")
+        labels = plots.comparison.changes(rows).axes[0].get_yticklabels()
+        assert any("\n" in label.get_text() for label in labels)

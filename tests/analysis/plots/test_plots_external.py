@@ -30,6 +30,14 @@ def legend_texts(figure: Figure) -> list[str]:
     return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
 
 
+def test_names_of_others_are_drawn_as_they_stand(tmp_path):
+    """Dollars are no formula, angles no markup."""
+    frame = table(2).replace({"v0": r"$\frac{x$", "v1": "<b>&$y$"})
+    figure = external.scaling(analyse(frame))
+    assert legend_texts(figure)[:2] == [r"$\frac{x$", "<b>&$y$"]
+    save_figure(figure, tmp_path, "a", "")
+
+
 def test_few_series_share_two_panels():
     figure = external.scaling(analyse(table(3)))
     left, right = figure.axes

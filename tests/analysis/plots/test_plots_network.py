@@ -22,9 +22,8 @@ def test_each_choice_has_a_colour_and_each_cell_its_time():
     table = choices(NCCL, [2**12, 2**18, 2**25], LAYOUTS)
     figure = network.choices(table)
     left, right = figure.axes
-    assert legend_texts(figure) == [
-        choice for choice in ("Ring LL", "Ring Simple", "Tree LL") if choice in set(table["choice"])
-    ]
+    chosen = [choice for choice in ("Ring LL", "Ring Simple", "Tree LL") if choice in set(table["choice"])]
+    assert legend_texts(figure) == [*chosen, "4 KiB", "256 KiB", "32 MiB"]
     assert len(left.patches) == len(left.texts) == 9
     found = {}
     for choice, patch in zip(table["choice"], left.patches, strict=True):

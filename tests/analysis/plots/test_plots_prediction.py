@@ -11,7 +11,7 @@ from kanstudy.analysis.prediction.predict import NEW_LAUNCH, SCENARIO
 
 
 def predictions() -> pd.DataFrame:
-    frame = pd.DataFrame({"world_size": [1, 2, 8, 64], "series": "strong scaling, KAN"})
+    frame = pd.DataFrame({"world_size": [1, 2, 8, 64], "series": "strong scaling, KAN", "model": "kan"})
     frame["step_time_s"], frame["parallel_efficiency"] = [8e-3, 4.2e-3, 1.5e-3, 9e-4], [1.0, 0.95, 0.67, 0.14]
     for name in ("step_time_s", "parallel_efficiency"):
         frame[f"{name}_low"], frame[f"{name}_high"] = 0.9 * frame[name], 1.1 * frame[name]

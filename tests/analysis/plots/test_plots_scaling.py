@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from seen import colours, legend_texts, texts
 
 from kanstudy.analysis import plots
-from kanstudy.analysis.plots.axes import MARKERS
 from kanstudy.analysis.plots.save import save_figure
+from kanstudy.analysis.plots.style import MARKERS
 
 NOTHING = pd.DataFrame()
 
@@ -44,6 +44,19 @@ def test_every_round_is_a_dot() -> None:
     _, right = plots.scaling.strong_scaling(estimates, frames.rounds(estimates, n=9)).axes
     dots = [line for line in right.lines if line.get_marker() == "."]
     assert sum(len(line.get_xdata()) for line in dots) == 16
+
+
+def test_neither_efficiencies_nor_rounds_of_two_series_lie_on_each_other() -> None:
+    estimates = frames.curve((1, 2, 4), n_series=4)
+    left, right = plots.scaling.strong_scaling(estimates, frames.rounds(estimates)).axes
+    points = [float(line.get_xdata()[0]) for line in right.lines if len(line.get_xdata()) == 1]
+    at_two = [x for x in points if 2**0.5 < x < 2**1.5]
+    assert len(set(at_two)) == len(at_two) == 4
+    assert max(at_two) / min(at_two) < 4 / 3, "no further apart than any two world sizes"
+    first_rounds = [line.get_xdata()[0] for line in left.lines if line.get_marker() == "."]
+    assert len(set(first_rounds)) == len(first_rounds) == 4
+    speedups = {float(line.get_xdata()[0]) for line in left.lines if len(line.get_xdata()) == 1}
+    assert speedups == {1, 2, 4}, "where they are compared with the ideal, a sloping line"
 
 
 def test_a_disturbed_round_is_a_cross_and_no_dot() -> None:

@@ -52,6 +52,13 @@ def test_a_cross_stands_where_a_strategy_stops_fitting() -> None:
     assert not crosses(drawn(layer_widths=(16, 64, 64, 8))[0].axes[0])
 
 
+def test_a_strategy_that_exists_nowhere_is_named_as_such() -> None:
+    """One output cannot be shared."""
+    figure = plots.strategies(compare(make_point(layer_widths=(16, 64, 64, 1)), MACHINE, SIZES[1:]))
+    assert "split by output (column): fits nowhere" in legend_texts(figure)
+    assert "split by input (row)" in legend_texts(figure)
+
+
 def test_memory_that_does_not_do_is_a_cross_at_what_is_needed() -> None:
     needed = compare(POINT, MACHINE, [1])["memory_bytes"].iloc[0]
     figure, _ = drawn(MachineModel(flops_per_s=1e11, network=one_node(1e-5, 1e9), memory_bytes=0.9 * needed))

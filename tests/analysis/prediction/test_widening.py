@@ -28,6 +28,9 @@ def test_factors_are_those_of_settings_measured_as_the_ranks_lie(tmp_path: Path)
     [
         (HEAD + "measured,step_time_s,0.8,3,,\n", "too few settings were held out"),
         (HEAD + "emulated,step_time_s,0.8,10,1.0,0.9\n", "too few settings were held out"),
+        (HEAD + "measured,step_time_s,0.8,10,much,0.9\n", "too few settings were held out"),
+        (HEAD + "measured,step_time_s,0.8,10,-1.0,0.9\n", "too few settings were held out"),
+        (HEAD + "measured,step_time_s,0.8,,1.0,inf\n", "too few settings were held out"),
         ("a,b\n1,2\n", "has no column 'source': must be a coverage table"),
         ("", "cannot be read"),
         (None, "cannot be read: No such file"),

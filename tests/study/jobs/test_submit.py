@@ -181,6 +181,7 @@ def test_a_dry_run_needs_no_slurm_and_leaves_nothing(profile, tmp_path, monkeypa
     [
         (["--profile", "smoke"], "has no [cluster]"),
         (["--profile", "finisterre3"], "did you mean 'finisterrae3'"),
+        (["--profile", "tiny.toml", "--results-dir", "~nobody-at-all/x"], "--results-dir ~nobody-at-all/x: cannot be"),
         (["--profile", "tiny.toml", "--only", "weak_scaling"], "has no series [[study.weak_scaling]]"),
     ],
 )
@@ -385,8 +386,24 @@ def test_a_held_job_is_not_over(profile, stand_in, state):
     assert submit.submit(plans_of(profile), profile, stand_in / "r", stand_in / "f", lambda line: None) is None
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"rounds": {}}, {"rounds": {"x": 1}}, {"rounds": None}, {"launches": 0}, {"launches": "1"}, {"target_width": 3}],
+)
+def test_a_plan_that_does_not_fit_its_points_is_named(profile, tmp_path, change):
+    run = submission.write(plans_of(profile), profile, tmp_path / "r", tmp_path / "f", "").folder
+    assert submission.read(run).plans
+    values = json.loads((run / "run.json").read_text())
+    values["plans"][0] |= change
+    (run / "run.json").write_text(json.dumps(values))
+    with pytest.raises(ProfileError, match=r"run\.json: not what kanstudy submit writes: .*must fit the points"):
+        submission.read(run)
+
+
 @pytest.mark.parametrize("text", ["", '{"half', "[]", "{}", '{"profile": "x", "path": "x", "machine": 3}'])
 def test_a_folder_of_no_run_is_named(tmp_path, text):
+    with pytest.raises(ProfileError, match=r"run\.json: cannot be read: No such file"):
+        submission.read(tmp_path)
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(ProfileError, match=r"run\.json: not what kanstudy submit writes"):
         submission.read(tmp_path)
