@@ -138,7 +138,7 @@ def run(
 ) -> None:
     """Measure, then make figures, tables and the report. What is measured already is not measured again.
 
-    Runs the notebooks in order: 00 (the KAN explained), the experiments 01 to 06, then 90 (figures and tables). The
+    Runs the notebooks in order: 00 (the KAN explained), those of the experiments, then 90 (figures and tables). The
     executed notebooks and report.html lie beside the records, the figures in figures/<profile>, or with
     --results-dir in D/figures.
 
@@ -167,7 +167,7 @@ def run(
     folders.close(work, batch.exit_code(states, work.failures, stopped=not work.minutes_left))
 
 
-@main.command(epilog=STATUS_CODES)
+@main.command(epilog=STATUS_CODES, short_help="Show which points are measured, and which are missing.")
 @options.profile_or_not
 @options.results_dir
 def status(profile: str | None, results_dir: str) -> None:

@@ -1,4 +1,7 @@
-"""Writing files whole: a reader sees the old content or the new, never a part. Standard library only."""
+"""Files written whole, so that a reader sees the old content or the new, never a part; and texts that may not be there.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -34,3 +37,11 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file whole, as `replacing` does."""
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def text_of(path: Path) -> str:
+    """A file's text, such as one of the kernel's; empty where it cannot be read."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -12,6 +12,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from kanstudy.files import text_of
+
 _ROOT = Path("/")
 
 
@@ -90,7 +92,7 @@ def _control_groups(root: Path) -> list[Path]:
     """Folders of the control groups that limit this process's CPU time: the mounts', its own, all between."""
     base = root / "sys/fs/cgroup"
     folders = [base, base / "cpu"]  # a container may show its own group as the mount
-    for line in _read(root / "proc/self/cgroup").splitlines():
+    for line in text_of(root / "proc/self/cgroup").splitlines():
         controllers, _, path = line.partition(":")[2].partition(":")
         if not controllers:  # version 2
             mounts = [base]
@@ -105,7 +107,8 @@ def _control_groups(root: Path) -> list[Path]:
 
 
 def _quota(group: Path) -> float | None:
-    granted = _read(group / "cpu.max") or f"{_read(group / 'cpu.cfs_quota_us')} {_read(group / 'cpu.cfs_period_us')}"
+    granted = text_of(group / "cpu.max")
+    granted = granted or f"{text_of(group / 'cpu.cfs_quota_us')} {text_of(group / 'cpu.cfs_period_us')}"
     try:
         quota_us, period_us = map(int, granted.split())
     except ValueError:  # "max", or nothing
@@ -114,7 +117,7 @@ def _quota(group: Path) -> float | None:
 
 
 def _siblings(cpu: int, root: Path) -> frozenset[int]:
-    text = _read(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    text = text_of(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
     return frozenset(_cpu_list(text)) or frozenset({cpu})
 
 
@@ -126,10 +129,3 @@ def _cpu_list(text: str) -> list[int]:
         if first:
             cpus.extend(range(int(first), int(last or first) + 1))
     return cpus
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

@@ -15,6 +15,7 @@ import numpy as np
 from kanstudy.analysis import metrics
 from kanstudy.analysis.machine_model.expected import Expected, of_times
 from kanstudy.analysis.machine_model.model import MachineModel
+from kanstudy.analysis.machine_model.noise import Noise
 from kanstudy.analysis.network.network import Link, Network
 from kanstudy.analysis.simulation.simulate import draw, record_of
 from kanstudy.analysis.statistics.blocks import CHAIN
@@ -54,7 +55,7 @@ def truth(point: PointSpec, machine: MachineModel, rounds: int = TRUTH_ROUNDS) -
     """
     noise = replace(machine.noise, burst_share=0.0, drift_per_round=0.0, level_shift=0.0, cold_steps=0)
     calm, rng = replace(machine, noise=noise), np.random.default_rng(0)
-    count, chunk = (1 if noise.is_silent else rounds), 500
+    count, chunk = (1 if noise == Noise(cold_factor=noise.cold_factor) else rounds), 500
     # launches of one round: what all rounds of a launch share is random here, too
     parts = [chain_times(point, calm, min(chunk, count - done), 1, rng) for done in range(0, count, chunk)]
     columns = {name: np.concatenate([part[name] for part in parts])[:, 0] for name in parts[0]}

@@ -254,6 +254,13 @@ def test_help_teaches_with_an_example_and_the_exit_codes(command):
     assert "Exit codes:" in result.output
 
 
+@pytest.mark.parametrize("group", [(), ("bench",)])
+def test_the_list_of_commands_is_whole_sentences(group):
+    listed = kanstudy(*group, "--help").output.partition("Commands:\n")[2].splitlines()
+    assert len(listed) > 3
+    assert [line for line in listed if not re.fullmatch(r"  \w+ +\S.*[.?](?<!\.\.\.)", line)] == []
+
+
 def test_help_begins_with_what_to_do_first():
     assert "kanstudy run --profile smoke" in kanstudy("--help").output
 

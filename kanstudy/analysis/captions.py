@@ -20,8 +20,8 @@ def caption(records: Sequence[Record]) -> str:
         return "Nothing is measured."
     frame = points(records)
 
-    def several(name: str, missing: str = "unknown") -> str:
-        return ", ".join(sorted({missing if pd.isna(value) else plain(value) for value in frame[name]}))
+    def several(name: str) -> str:
+        return ", ".join(sorted({"unknown" if pd.isna(value) else plain(value) for value in frame[name]}))
 
     batches = []
     for scaling, kind in (("strong", "global"), ("weak", "local")):

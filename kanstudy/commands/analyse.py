@@ -24,7 +24,7 @@ Exit codes:
   2  the table or the command cannot be used; the message says what is allowed"""
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES, short_help="Speed-up and efficiency of other people's results.")
 @click.argument("table", metavar="TABLE", type=click.Path(path_type=Path))
 @click.option(
     "--map",

@@ -39,7 +39,7 @@ def bench() -> None:
     """
 
 
-@bench.command(epilog=EXIT_CODES)
+@bench.command(epilog=EXIT_CODES, short_help="Time, memory and accuracy of KAN layers.")
 @click.option("--profile", metavar="P", help="whose results and figures folders to use")
 @click.option("--results-dir", default="", metavar="D", help="write to D/bench, figures to D/figures")
 @click.option(

@@ -17,7 +17,7 @@ Exit codes:
   130  interrupted; the same command goes on"""
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES, short_help="Put known causes into real runs: are they found?")
 @click.option("--profile", metavar="P", help="whose results and figures folders to use; the sizes are always the same")
 @click.option("--results-dir", default="", metavar="D", help="write to D/bench/attribution, figures to D/figures")
 @click.option(

@@ -14,7 +14,7 @@ Exit codes:
 NAME = "nccl_choices_forced"
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES, short_help="Compare results under different choices of NCCL.")
 @click.argument("results", nargs=-1, required=True, metavar="RESULTS...")
 @click.option("--out", default="", metavar="D", help="write the table to D as CSV, Markdown and LaTeX")
 def nccl(results: tuple[str, ...], out: str) -> None:

@@ -25,7 +25,7 @@ Exit codes:
   130  interrupted; the same command goes on"""
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES, short_help="Write predictions down, then measure and score.")
 @click.option("--profile", metavar="P", required=True, help="whose calibration and machine to use")
 @click.option("--out", metavar="DIR", required=True, help="records, predictions, tables and figures go there")
 @click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ def pack(profile: Profile | None, results_dir: str, file: str) -> None:
     except OSError as error:
         raise click.ClickException(f"{file}: cannot be written: {error.strerror or error}") from error
     click.echo(f"SHA-256 {digest}")
-    click.echo(f"Look at {folders.short(path)}: {len(files)} files; kanstudy report --from {file} makes them again")
+    click.echo(f"Look at {folders.short(path)}; verified and made again by: kanstudy report --from {shlex.quote(file)}")
 
 
 def rebuild(file: str, results_dir: str) -> None:

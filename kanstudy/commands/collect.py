@@ -18,7 +18,7 @@ Exit codes:
   4  points are still to be measured: wait for the job, or submit again"""
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES, short_help="Show how far submitted jobs are.")
 @click.option("--profile", metavar="P", help="the profile that was submitted")
 @options.results_dir
 def collect(profile: str | None, results_dir: str) -> None:

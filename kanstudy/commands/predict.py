@@ -24,7 +24,7 @@ Exit codes:
   2  the command cannot be used, or the calibration does not cover it; the message says what to measure"""
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES, short_help="Predict training on more ranks than were measured.")
 @click.option("--profile", required=True, metavar="P", help="finisterrae3, ..., or a path to your .toml")
 @click.option("--world-sizes", metavar="SIZES", help="such as 8,64,512  [default: the profile's]")
 @click.option(

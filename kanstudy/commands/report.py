@@ -15,7 +15,7 @@ Exit codes:
   2  the command, the results or the bundle cannot be used; nothing was written"""
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES, short_help="Make figures, tables and report again; bundle or compare them.")
 @options.profile_or_not
 @options.results_dir
 @click.option("--figures-dir", default="", metavar="F", help="where figures and tables go")

@@ -27,7 +27,7 @@ Exit codes:
   2  the command, the profile or the calibration cannot be used; nothing was written"""
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES, short_help="Write simulated records of a machine that is not there.")
 @click.option("--profile", required=True, metavar="P", help="finisterrae3, ..., or a path to your .toml")
 @options.only
 @click.option("--out", default="", metavar="D", help="where the records go  [default: results/<profile>-simulated]")

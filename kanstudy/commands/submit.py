@@ -16,7 +16,7 @@ Exit codes:
   2  the command or the profile cannot be used, or Slurm refused; its own words are shown"""
 
 
-@click.command(epilog=EXIT_CODES)
+@click.command(epilog=EXIT_CODES, short_help="Submit the study to Slurm.")
 @click.option("--profile", required=True, metavar="P", help="finisterrae3, or a path to your .toml with a [cluster]")
 @options.only
 @click.option("--results-dir", default="", metavar="D", help="where the records go  [default: results/<profile>]")

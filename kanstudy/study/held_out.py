@@ -81,9 +81,9 @@ def calibration_plan(profile: Profile) -> ExperimentPlan:
     )
 
 
-def links_plan(profile: Profile, links: Sequence[str] = TRAINING_LINKS) -> ExperimentPlan:
+def links_plan(profile: Profile) -> ExperimentPlan:
     """Blocking all-reduces over the links to learn from; nothing else is measured there but a tiny step."""
-    return _messages_plan(profile, LINKS_EXPERIMENT, links, _template(profile).world_size, ALLREDUCE_BYTES)
+    return _messages_plan(profile, LINKS_EXPERIMENT, TRAINING_LINKS, _template(profile).world_size, ALLREDUCE_BYTES)
 
 
 def more_ranks_plan(profile: Profile, links: Sequence[str] = LINKS) -> ExperimentPlan:

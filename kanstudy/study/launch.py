@@ -63,7 +63,9 @@ def run(
     """
     if launcher not in LAUNCHERS:
         raise ValueError(f"launcher = {launcher!r}: must be one of {', '.join(LAUNCHERS)}")
-    if not max_minutes >= 0:
+    if not isinstance(results_dir, (str, Path)):  # papermill passes on what looks like a number as one
+        raise ValueError(f"results_dir = {results_dir!r}: must be a folder's path, as text")
+    if isinstance(max_minutes, str) or not max_minutes >= 0:
         raise ValueError(f"max_minutes = {max_minutes!r}: must be a number >= 0, 0 for no limit")
     results = places.results_dir(plan.profile, results_dir)
     if plan.note:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 TELL_EVERY_S = 30.0
+_FORETELL_FROM_S = 2.0
+"""What is heard all at once, or in less time, tells nothing of how long the rest takes."""
 
 
 class Progress:
@@ -35,18 +37,22 @@ class Progress:
 
     @property
     def silent_s(self) -> float:
+        """Seconds since anything was heard."""
         return time.monotonic() - self._heard_s
 
     @property
     def left_s(self) -> float | None:
-        """About how long the blocks that are left take; None before one is done."""
+        """About how long the blocks that are left take; None before one is done, and in the first seconds."""
         if self._first is None or self.done <= self._first[1]:
             return None
-        return (time.monotonic() - self._first[0]) / (self.done - self._first[1]) * (self.total - self.done)
+        heard_for_s = time.monotonic() - self._first[0]
+        if heard_for_s < _FORETELL_FROM_S:
+            return None
+        return heard_for_s / (self.done - self._first[1]) * (self.total - self.done)
 
     @property
     def left(self) -> str:
-        """The same in words, for behind others; empty before a block is done."""
+        """The same in words, for behind others; empty where it is None."""
         return "" if self.left_s is None else f", about {duration(self.left_s)} left"
 
     def poll(self) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import kanstudy
+from kanstudy.files import text_of
 from kanstudy.machine import affinity, cpu_quota, physical_cores
 
 SETTINGS = ("CUDA_", "GLOO_", "KMP_", "MALLOC_", "MKL_", "NCCL_", "OMP_", "OPENBLAS_", "TORCH_")
@@ -103,7 +104,7 @@ def _version(package: str) -> str | None:
 def _governor(root: Path) -> str | None:
     """The frequency governors of all cores, such as "performance"; several are joined by commas."""
     files = root.glob("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")
-    return ", ".join(sorted({_read(file).strip() for file in files} - {""})) or None
+    return ", ".join(sorted({text_of(file).strip() for file in files} - {""})) or None
 
 
 def _memory_bytes(root: Path) -> int | None:
@@ -113,12 +114,5 @@ def _memory_bytes(root: Path) -> int | None:
 
 def _field(path: Path, name: str) -> str | None:
     """The first value of a file's `name: value` lines."""
-    match = re.search(rf"^{name}\s*:\s*(.+?)\s*$", _read(path), re.MULTILINE)
+    match = re.search(rf"^{name}\s*:\s*(.+?)\s*$", text_of(path), re.MULTILINE)
     return match[1] if match else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

@@ -26,7 +26,6 @@ class Ranks:
 
     rank: int
     world_size: int
-    local_rank: int
     device: torch.device
     hosts: list[str]
     coordination: dist.ProcessGroup
@@ -57,7 +56,7 @@ class Ranks:
         dist.all_gather_object(places, (host, gpu_uuid(device)), group=coordination)
         check_gpus(places)
         hosts = [host for host, _ in places]
-        ranks = cls(dist.get_rank(), dist.get_world_size(), local_rank, device, hosts, coordination)
+        ranks = cls(dist.get_rank(), dist.get_world_size(), device, hosts, coordination)
         for members in sorted({ranks.members(point) for point in run.points}):
             ranks.groups[members] = dist.new_group(list(members), timeout=timeout)
         return ranks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -39,39 +40,34 @@ NOISE = Noise(step_sd=0.05, slow_step_sd=0.03, block_sd=0.01, launch_sd=0.015)
 TIMING = {"block_s": 0.1, "warmup_s": 0.0, "phase_steps": 3}
 
 
-def calibration_points(node_ranks: int = 2) -> list[PointSpec]:
-    """One rank alone over three widths, two grids and five batches; the ranks of a node at once."""
-    widths = [(32, width, width, 1) for width in (16, 64, 128)]
-    common = {"experiment": "calibration", "operator": "fused", **TIMING}
+def calibration_points(
+    node_ranks: int = 2,
+    widths: Sequence[int] = (16, 64, 128),
+    grids: Sequence[int] = (5, 15),
+    rows: Sequence[int] = (4, 32, 256, 1024, 4096),
+    node_rows: Sequence[int] = (32, 512),
+    messages: Sequence[int] = (1024, 16384, 131072, 1048576, 4194304),
+) -> list[PointSpec]:
+    """One rank alone over widths, grids and rows; the ranks of a node at once, the widest over two bucket caps."""
+    shared = {"experiment": "calibration", "operator": "fused", **TIMING}
+    shapes = [(32, width, width, 1) for width in widths]
     points = [
         make_point(
-            world_size=1,
-            global_batch_size=rows,
-            layer_widths=wide,
-            grid_size=grid,
-            arms=("serial_global",),
-            **common,
+            world_size=1, global_batch_size=size, layer_widths=shape, grid_size=grid, arms=("serial_global",), **shared
         )
-        for wide in widths
-        for grid in (5, 15)
-        for rows in (4, 32, 256, 1024, 4096)
+        for shape in shapes
+        for grid in grids
+        for size in rows
     ]
-    for wide in widths:
-        for rows in (32, 512):
-            for cap in (25.0, 0.05) if wide is widths[-1] else (25.0,):
-                first = (wide, rows) == (widths[0], 32)
-                points.append(
-                    make_point(
-                        scaling="weak",
-                        world_size=node_ranks,
-                        arms=("serial_local", "concurrent", "ddp_noop", "ddp")[:: 1 if node_ranks > 1 else 2],
-                        global_batch_size=rows * node_ranks,
-                        layer_widths=wide,
-                        bucket_cap_mb=cap,
-                        allreduce_bytes=(1024, 16384, 131072, 1048576, 4194304) if first and node_ranks > 1 else (),
-                        **common,
-                    )
-                )
+    node = {"world_size": node_ranks, "scaling": "weak", **shared}
+    node["arms"] = ("serial_local", "concurrent", "ddp_noop", "ddp")[:: 1 if node_ranks > 1 else 2]
+    sizes = messages if node_ranks > 1 else ()
+    for shape in shapes:
+        for size in node_rows:
+            for cap in (25.0, 0.05) if shape == shapes[-1] else (25.0,):
+                own = {"global_batch_size": size * node_ranks, "bucket_cap_mb": cap, "allreduce_bytes": sizes}
+                points.append(make_point(layer_widths=shape, **own, **node))
+                sizes = ()
     return points
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,13 @@ def quick(tmp_path, monkeypatch, make_notebook) -> Path:
     monkeypatch.setattr(places, "project_root", lambda: tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_the_command_that_is_shown_can_be_copied(quick: Path) -> None:
+    packed = report("--results-dir", REFERENCE, "--bundle", "my paper.zip")
+    shown = packed.output.splitlines()[-1].partition("kanstudy report ")[2]
+    back = report(*shlex.split(shown))
+    assert back.exit_code == 0, back.output
 
 
 def test_there_and_back_the_table_is_the_same(quick: Path) -> None:

@@ -272,12 +272,18 @@ def test_none_launches_nothing_and_writes_nothing(study):
         ({"launcher": "pbs"}, "launcher = 'pbs': must be one of local, slurm, none"),
         ({"max_minutes": -1}, "max_minutes = -1"),
         ({"max_minutes": float("nan")}, "max_minutes = nan"),
+        ({"max_minutes": "x"}, "max_minutes = 'x': must be a number >= 0"),
     ],
 )
 def test_bad_arguments(study, options, message):
     with pytest.raises(ValueError, match=message):
         study.run(**options)
     assert study.starts == 0
+
+
+def test_a_folder_that_papermill_took_for_a_number_is_refused(study):
+    with pytest.raises(ValueError, match="results_dir = 7: must be a folder's path, as text"):
+        run(study.plan, 7)
 
 
 class Job(Allocation):

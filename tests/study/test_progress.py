@@ -53,6 +53,14 @@ def test_blocks_tell_what_is_in_progress_and_are_told_twice_a_minute(told, clock
     ]
 
 
+def test_blocks_heard_of_all_at_once_foretell_nothing(told, clock):
+    for done in (0, 1, 2):
+        told.event("block", point_id="a", arm="ddp", round=0, done=done, total=100)
+    assert told.progress.left == ""
+    clock.now += 4
+    assert told.progress.left == ", about 3 min left"
+
+
 def test_each_finished_point_is_told_at_once(told):
     told.event("point", point_id="a", status="ok")
     told.event("point", point_id="b", status="oom")

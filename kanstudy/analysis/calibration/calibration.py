@@ -109,7 +109,7 @@ def base_machine(name: str, backend: str, node_ranks: int, ranks: RankSpread) ->
     )
 
 
-def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
+def calibrate(records: Sequence[Record]) -> Calibration:
     """The calibration that records of one machine give.
 
     Raises `CalibrationError` where they do not suffice, `NotCovered` where they are of several kinds of model.
@@ -128,12 +128,12 @@ def calibrate(records: Sequence[Record], seed: int = 0) -> Calibration:
     ranks = ranks_of([r.rank_logs for r in node if r.rank_logs is not None and r.point.placement == "packed"])
     first = usable[0]
     machine = base_machine(first.device_name or "unknown", first.backend, node_ranks, ranks)
-    found = links.fit(of_node, machine.network, DRAWS, seed)
+    found = links.fit(of_node, machine.network, DRAWS)
     machine = replace(machine, network=found.network)
     observed, setup = fitting.observe(alone, node, ranks), fitting.node_of(node, ranks, machine)
     constants = fitting.estimate(observed, setup)
     fitted = fitting.fitted(observed, setup, constants)
-    draws = refits(observed, fitted, setup, constants, found, np.random.default_rng(seed))
+    draws = refits(observed, fitted, setup, constants, found, np.random.default_rng(0))
     block_sd = float(np.sqrt(np.mean([reading.block_sd**2 for reading in node]))) if node else 0.0
     scatter, launch = scatters_of(alone, node, observed, fitted, setup.noop_s, constants.curve.n_costs)
     return Calibration(

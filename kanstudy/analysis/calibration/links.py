@@ -28,15 +28,15 @@ class Links:
     note: str = ""
 
 
-def fit(records: Sequence[Record], begin: Network, count: int, seed: int) -> Links:
+def fit(records: Sequence[Record], begin: Network, count: int) -> Links:
     """The links that the all-reduces of records of several ranks give, with so many refits."""
     messages = _messages(records)
     found = fit_network(messages, begin)
     if not found.fit.refused:
-        return Links(found.network, found.tiers, tuple(found.draws(count, seed)))
+        return Links(found.network, found.tiers, tuple(found.draws(count)))
     if begin.algorithm == "nccl" or not found.tiers:  # its tuner's own constants are no multiples of a link's
         return Links(begin, (), (begin,) * count, f"the links were not fitted: {found.reason}" if found.tiers else "")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     network, draws = begin, [begin] * count
     fitted = []
     for tier in TIERS:

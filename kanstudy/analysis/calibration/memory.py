@@ -22,9 +22,9 @@ class MemoryFit:
     rows_scale: float = 1.0
     residual_sd: float = 0.0
 
-    def peak_bytes(self, point: PointSpec, arm: str = "ddp") -> float:
-        """The most that a rank's tensors hold in a step of the arm, bytes."""
-        fixed, grows = _parts(point, arm)
+    def peak_bytes(self, point: PointSpec) -> float:
+        """The most that a rank's tensors hold in a step of DDP, bytes."""
+        fixed, grows = _parts(point, "ddp")
         return self.fixed_scale * fixed + self.rows_scale * grows
 
 

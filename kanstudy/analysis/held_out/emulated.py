@@ -20,6 +20,7 @@ import pandas as pd
 from kanstudy.analysis.calibration import nonnegative
 from kanstudy.analysis.calibration.calibration import Calibration
 from kanstudy.analysis.calibration.constants import Constants
+from kanstudy.analysis.calibration.resampling import DRAWS
 from kanstudy.analysis.calibration.scatter import Scatter
 from kanstudy.analysis.network.network import Link, Network
 from kanstudy.emulated_link import EmulatedLink, parse
@@ -53,7 +54,7 @@ class LinkLaw:
         return Link(latency_s=own + per_latency * asked.latency_s, bytes_per_s=1 / s_per_byte)
 
 
-def learn(records: Sequence[Record], draws: int = 100, seed: int = 0) -> LinkLaw:
+def learn(records: Sequence[Record]) -> LinkLaw:
     """The law that all-reduces over several emulated links give; `LinksError` with fewer than three links."""
     rows = [
         (record.link, record.world_size, item.message_bytes, float(np.mean(item.times_s)))
@@ -70,10 +71,10 @@ def learn(records: Sequence[Record], draws: int = 100, seed: int = 0) -> LinkLaw
     found = nonnegative.linear(design, times, times)
     fitted = design @ found
     residuals = np.log(times / fitted)
-    rng, freedom = np.random.default_rng(seed), max(1, len(times) - 4)
+    rng, freedom = np.random.default_rng(0), max(1, len(times) - 4)
     wider = np.sqrt(len(times) / freedom)
     again = []
-    for _ in range(draws):
+    for _ in range(DRAWS):
         drawn = fitted * np.exp(wider * rng.choice(residuals, len(times)))
         again.append(nonnegative.linear(design, drawn, drawn))
     return LinkLaw(
@@ -81,7 +82,7 @@ def learn(records: Sequence[Record], draws: int = 100, seed: int = 0) -> LinkLaw
         names,
         float(np.sqrt((residuals**2).sum() / freedom)),
         freedom,
-        np.array(again).reshape(draws, 4),
+        np.array(again).reshape(DRAWS, 4),
     )
 
 

@@ -70,11 +70,6 @@ class Noise:
             if not good:
                 raise ValueError(f"{item.name} = {value!r}: must be {allowed}")
 
-    @property
-    def is_silent(self) -> bool:
-        """Whether every round gives the same times."""
-        return self == Noise(cold_steps=self.cold_steps, cold_factor=self.cold_factor)
-
     def step_factors(self, shape: tuple[int, ...], warmed: int, rng: np.random.Generator) -> np.ndarray:
         """Factors of single steps (..., ranks, steps), the first of them after `warmed` steps of warm-up."""
         factors = np.ones(shape)

@@ -45,7 +45,6 @@ def predict(
     points: Iterable[PointSpec],
     site: Site | None = None,
     widening: Widening | None = None,
-    seed: int = 0,
 ) -> pd.DataFrame:
     """A row a point: its `series`, what stays the same over world sizes, and what else it is, then `_BANDED` with
     `_low` and `_high`; memory_bytes, fits; interval, its level (NaN: none) and what it `holds`, in words; network,
@@ -58,7 +57,7 @@ def predict(
     site = site or Site(ranks_per_node=calibration.node_ranks)
     found, points = machines(calibration, site), list(points)
     with np.errstate(all="ignore"):  # of a hopeless calibration a band may reach anywhere
-        rows = [_row(calibration, point, site, found, widening or Widening(), seed) for point in points]
+        rows = [_row(calibration, point, site, found, widening or Widening()) for point in points]
     return _with_series(pd.DataFrame(rows), [point.global_batch_at(1) for point in points])
 
 
@@ -89,13 +88,12 @@ def _row(
     site: Site,
     found: Sequence[MachineModel],
     widening: Widening,
-    seed: int,
 ) -> dict[str, object]:
     check(calibration, point, site)
     point = replace(point, arms=ARMS, operator=calibration.domain.operator)
     layout = found[0].layout(point)
     central = _chain(calibration, point, found[:1], None)
-    drawn = _chain(calibration, point, found[1:], np.random.default_rng(seed))
+    drawn = _chain(calibration, point, found[1:], np.random.default_rng(0))
     row: dict[str, object] = {
         "scaling": point.scaling,
         "model": point.model,

@@ -29,11 +29,6 @@ class Queue:
     jobs: dict[Path, dict[str, str]]
     states: dict[str, str]
 
-    def live(self, kind: str = "study") -> list[str]:
-        """Jobs that are not over."""
-        numbers = (jobs[kind] for jobs in self.jobs.values() if kind in jobs)
-        return [job for job in numbers if self.states.get(job) in slurm.LIVE]
-
 
 def queue(results: Path) -> Queue:
     """The jobs that were submitted into a folder, and what Slurm says of them now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
+from calibrated import calibration_points
 from fabricate import make_point
 from simulated import simulate
 
@@ -43,19 +44,11 @@ ONE_NODE = Site(ranks_per_node=2)
 ROWS = (8, 64, 512, 4096)
 
 
-def points(optimizer: str = "adam") -> list[PointSpec]:
-    """What a calibration measures: one rank alone over rows and widths, two ranks at once over rows and bucket caps."""
-    shared = {"experiment": "calibration", "block_s": 0.1, "warmup_s": 0.0, "phase_steps": 3, "optimizer": optimizer}
-    found = []
-    for width in (64, 512):
-        shape = {"layer_widths": (32, width, width, 1), **shared}
-        for rows in ROWS:
-            found.append(make_point(world_size=1, global_batch_size=rows, arms=("serial_global",), **shape))
-        node = {"world_size": 2, "scaling": "weak", "arms": ("serial_local", "concurrent", "ddp_noop", "ddp"), **shape}
-        for rows, cap in ((64, 25.0), (1024, 25.0), (64, 0.05), (1024, 0.05)):
-            sizes = (1024, 2**18, 2**22) if (rows, cap) == (64, 25.0) else ()
-            found.append(make_point(global_batch_size=2 * rows, bucket_cap_mb=cap, allreduce_bytes=sizes, **node))
-    return found
+def points() -> list[PointSpec]:
+    """What a calibration measures: one rank alone, two ranks at once, over rows and widths."""
+    return calibration_points(
+        widths=(64, 512), grids=(5,), rows=ROWS, node_rows=(64, 1024), messages=(1024, 2**18, 2**22)
+    )
 
 
 @cache
