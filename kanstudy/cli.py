@@ -24,7 +24,7 @@ from kanstudy.commands.bench_attribution import attribution
 from kanstudy.commands.bench_nccl import nccl
 from kanstudy.commands.bench_prediction import prediction
 from kanstudy.commands.collect import collect
-from kanstudy.commands.errors import BadInput
+from kanstudy.commands.errors import refusing
 from kanstudy.commands.predict import predict
 from kanstudy.commands.report import report
 from kanstudy.commands.simulate import simulate
@@ -148,12 +148,14 @@ def run(
       kanstudy run --profile laptop --only strong_scaling --launches 5
       kanstudy run --profile mine.toml --max-minutes 30
     """
-    from kanstudy.study import batch
+    from kanstudy.study import batch, experiments
+    from kanstudy.study.profile import ProfileError
 
     if max_minutes is not None and not math.isfinite(max_minutes):
         raise click.BadParameter(f"{max_minutes} is not a number of minutes", param_hint="--max-minutes")
     loaded = folders.load(profile)
-    plans = folders.plans_of(loaded, only, rounds or 0, launches, say=click.echo)
+    with refusing(ProfileError):
+        plans = experiments.plans(loaded, only, rounds or 0, launches, say=click.echo)
     work = folders.batch_of(loaded, results_dir, max_minutes=max_minutes or 0.0, rounds=rounds or 0, launches=launches)
     names = ([] if only else [INTRODUCTION]) + [NOTEBOOKS[name] for name in plans]
     folders.check(work, names)
@@ -179,22 +181,22 @@ def status(profile: str | None, results_dir: str) -> None:
       kanstudy status --results-dir results/reference/laptop
     """
     from kanstudy.analysis.results import ResultsError, planned_versus_done
-    from kanstudy.study import batch
+    from kanstudy.study import batch, experiments
     from kanstudy.study.jobs import collect
+    from kanstudy.study.profile import ProfileError
 
     loaded, results = folders.given(profile, results_dir)
     for line in collect.job_lines(collect.queue(results)):
         click.echo(line)
-    try:
+    with refusing(ResultsError):
         table = planned_versus_done(results) if results.exists() else None
-    except ResultsError as error:
-        raise BadInput(str(error)) from error
     if table is None or table.empty:
         click.echo(f"{folders.short(results)}: nothing measured yet")
     else:
         click.echo(table.to_string(index=False))
     if loaded:
-        plans = folders.plans_of(loaded, launcher="none", say=click.echo)
+        with refusing(ProfileError):
+            plans = experiments.plans(loaded, launcher="none", say=click.echo)
         click.echo(batch.summary(batch.point_states(plans, results)))
 
 
@@ -216,8 +218,5 @@ def _check_folder(results: Path) -> None:
     """The folder can be written, and no other study is writing it; before anything starts."""
     from kanstudy.study import folder
 
-    try:
-        with folder.opened(results):
-            pass
-    except folder.FolderError as error:
-        raise BadInput(str(error)) from error
+    with refusing(folder.FolderError), folder.opened(results):
+        pass

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kanstudy.commands.errors import BadInput
+from kanstudy.commands.errors import BadInput, refusing
 from kanstudy.study.batch import OK
 
 if TYPE_CHECKING:
     from kanstudy.analysis.calibration.calibration import Calibration
     from kanstudy.study.batch import Batch
-    from kanstudy.study.plan import ExperimentPlan
     from kanstudy.study.profile import Profile
 
 
@@ -23,28 +21,8 @@ def load(profile: str) -> Profile:
     """The profile of that name or file."""
     from kanstudy.study.profile import ProfileError, load_profile
 
-    try:
+    with refusing(ProfileError):
         return load_profile(profile)
-    except ProfileError as error:
-        raise BadInput(str(error)) from error
-
-
-def plans_of(
-    profile: Profile,
-    only: Collection[str] = (),
-    rounds: int = 0,
-    launches: int = 1,
-    launcher: str = "local",
-    say: Callable[[str], object] | None = None,
-) -> dict[str, ExperimentPlan]:
-    """The plans that `kanstudy.study.experiments.plans` gives."""
-    from kanstudy.study import experiments
-    from kanstudy.study.profile import ProfileError
-
-    try:
-        return experiments.plans(profile, only, rounds, launches, launcher, say)
-    except ProfileError as error:
-        raise BadInput(str(error)) from error
 
 
 def calibration_of(given: Path | str) -> Calibration:
@@ -54,9 +32,8 @@ def calibration_of(given: Path | str) -> Calibration:
     from kanstudy.analysis.calibration.domain import NotCovered
 
     try:
-        return calibration_file.load(given)
-    except (CalibrationError, NotCovered) as error:
-        raise BadInput(str(error)) from error
+        with refusing(CalibrationError, NotCovered):
+            return calibration_file.load(given)
     except OSError as error:
         raise BadInput(f"--calibration {given}: cannot be read: {error.strerror}") from error
 
@@ -141,10 +118,8 @@ def check(work: Batch, names: list[str]) -> None:
 
     if not work.notebooks.is_dir():
         raise BadInput(f"{work.notebooks}: no such folder: kanstudy runs the notebooks of a checkout: go there")
-    try:
+    with refusing(NotebookError):
         work.check(names)
-    except NotebookError as error:
-        raise BadInput(str(error)) from error
 
 
 def close(work: Batch, code: int) -> None:

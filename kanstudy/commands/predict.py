@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kanstudy.commands import folders
-from kanstudy.commands.errors import BadInput
+from kanstudy.commands.errors import BadInput, refusing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,13 +99,11 @@ def predict(
     if not calibration and not own.is_dir():
         how = f"kanstudy {'submit' if loaded.cluster else 'run'} --profile {profile} --only calibration"
         raise BadInput(f"{folders.short(own)}: nothing is measured there: {how}, or name another with --calibration")
-    try:
+    with refusing(ProfileError, NotCovered, TooFewSteps, PredictionError, widening.WideningError):
         asked = points(loaded, sizes, scaling or "")
         found = folders.calibration_of(calibration or own)
         _check_device(loaded, found)
         frame = predicted(found, asked, site_of(loaded, found), widening.read(held_out) if held_out else None)
-    except (ProfileError, NotCovered, TooFewSteps, PredictionError, widening.WideningError) as error:
-        raise BadInput(str(error)) from error
     costed = costs.with_costs(frame, steps, prices)
     folder = folders.made(out)  # last: of what is refused nothing is left
     _tell(costed, found, limits, steps, loaded, prices, folder)

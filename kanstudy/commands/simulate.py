@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kanstudy.commands import folders, options
-from kanstudy.commands.errors import BadInput
+from kanstudy.commands.errors import BadInput, refusing
 
 if TYPE_CHECKING:
     from kanstudy.analysis.machine_model.model import MachineModel
@@ -62,9 +62,12 @@ def simulate(
       kanstudy simulate --profile mine.toml --calibration proposal/calibration.json --only weak_scaling
     """
     from kanstudy.described_machine import machine_of
+    from kanstudy.study import experiments
+    from kanstudy.study.profile import ProfileError
 
     loaded = folders.load(profile)
-    plans = folders.plans_of(loaded, only, rounds or 0, launches, "none")
+    with refusing(ProfileError):
+        plans = experiments.plans(loaded, only, rounds or 0, launches, "none")
     machine = _calibrated(loaded, calibration, mixed) if calibration or mixed else partial(machine_of, loaded)
     machines, refused = _machines(plans, machine)
     results = folders.results_folder(None, out, "--out") if out else folders.simulated_folder(loaded)
@@ -132,10 +135,8 @@ def _calibrated(profile: Profile, given: str, mixed: bool) -> Callable[[PointSpe
             f" computation on the network of {profile.name}"
         )
     nodes = profile.cluster.nodes if profile.cluster else None
-    try:
+    with refusing(PredictionError):
         site = dataclasses.replace(site_of(profile, calibration), nodes=nodes)
-    except PredictionError as error:
-        raise BadInput(str(error)) from error
     return lambda point: drawn.machine_of(calibration, point, site)
 
 
@@ -145,10 +146,8 @@ def _check(results: Path, profile: Profile) -> None:
 
     if results == folders.results_folder(profile, ""):
         raise BadInput(f"--out {folders.short(results)}: is where what is measured goes, must be another folder")
-    try:
+    with refusing(ResultsError):
         records = load(results).records if results.exists() else []
-    except ResultsError as error:
-        raise BadInput(str(error)) from error
     if others := [record for record in records if record.source != "simulated"]:
         raise BadInput(
             f"--out {folders.short(results)}: holds {len(others)} records that are {others[0].source}, such as"
