@@ -1,5 +1,7 @@
 """A link between nodes that are not there: written `RATE:LATENCY`, such as `100mbit:1ms`.
 
+`kanstudy.study.emulation` makes one, between network namespaces of this machine.
+
 Standard library only: both the planner and the worker import this module.
 """
 

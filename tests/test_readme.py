@@ -209,6 +209,9 @@ def test_a_number_of_the_first_figure_follows_from_the_raw_times(run_block, caps
     names = run_block("rank_step_times_s")
     row = names["row"]
     assert names["efficiency"] == pytest.approx(row["efficiency_all"], rel=0.01)
+    factors = names["pd"].read_csv(ROOT / "figures" / "reference" / "attribution_strong.csv")
+    (ddp,) = factors.loc[(factors["point_id"] == row["point_id"]) & (factors["factor"] == "ddp"), "value"]
+    assert names["cost_of_ddp"] == pytest.approx(ddp, rel=0.02)
     shown = re.search(r"\[(\S+), (\S+)\]", capsys.readouterr().out)
     assert [float(end) for end in shown.groups()] == pytest.approx(
         [row["efficiency_all_low"], row["efficiency_all_high"]], abs=0.02

@@ -68,7 +68,10 @@ def speed_up(t_base_s: Values, t_s: Values) -> Values:
 
 
 def karp_flatt(speed_up: Values, world_size: int) -> Values:
-    """The experimentally determined serial fraction, (1/S - 1/p) / (1 - 1/p) (Karp & Flatt 1990), for p > 1."""
+    """The experimentally determined serial fraction, (1/S - 1/p) / (1 - 1/p) (Karp & Flatt 1990).
+
+    Raises `ValueError` at p = 1, which has none.
+    """
     if world_size < 2:
         raise ValueError(f"world_size = {world_size}: must be at least 2, one rank has no serial fraction")
     return (1 / speed_up - 1 / world_size) / (1 - 1 / world_size)

@@ -116,7 +116,8 @@ class KANLayer(nn.Module):
         return compute(x, self.knots, self.weight, self.spline_order, self.base_activation)
 
     def edges(self, x: Tensor) -> Tensor:
-        """What each edge adds: x (..., in) to (..., out, in), whose sum over the last dimension is the output."""
+        """What each edge adds: x (..., in) to (..., out, in), whose sum over the last dimension is the output; errors
+        as of `expansion`."""
         terms = self.expansion(x).unflatten(-1, (-1, self.in_features))
         weight = self.weight.unflatten(-1, (-1, self.in_features))
         return torch.einsum("...ji,oji->...oi", terms, weight)
@@ -139,6 +140,7 @@ class KANLayer(nn.Module):
         refine_grids([self], new_grid_size, group)
 
     def extra_repr(self) -> str:
+        """The arguments that build such a layer, for its text."""
         # one that was asked for by name is shown, even where it cannot work
         operator = self.operator if self.requested_operator == "auto" else self.requested_operator
         return (
@@ -191,6 +193,7 @@ class KAN(nn.Module):
         return cast(KANLayer, self.layers[0]).operator
 
     def forward(self, x: Tensor) -> Tensor:
+        """x (..., layer_widths[0]) to (..., layer_widths[-1]); `TypeError` where x and the layers differ in type."""
         for layer in self.layers:
             x = layer(x)
         return x

@@ -43,6 +43,7 @@ class MLP(nn.Module):
         }
 
     def forward(self, x: Tensor) -> Tensor:
+        """x (..., layer_widths[0]) to (..., layer_widths[-1])."""
         *hidden, last = self.layers
         for layer in hidden:
             x = ACTIVATIONS[self.activation](layer(x))

@@ -17,7 +17,8 @@ Checked = TypeVar("Checked")
 
 class Ranks:
     """The ranks that act together; one alone where nothing is distributed. Only all-reduce and broadcast are used:
-    every backend has them for its devices."""
+    every backend has them for its devices. Raises `ValueError` on a rank outside of `group`; every method is collective
+    over it."""
 
     def __init__(self, group: dist.ProcessGroup | None, device: torch.device) -> None:
         self.device = device
@@ -35,7 +36,7 @@ class Ranks:
         return tensor
 
     def of_each(self, number: int) -> list[int]:
-        """The number of every rank."""
+        """The number that each rank has given, in the order of the ranks."""
         numbers = torch.zeros(self.size, dtype=torch.int64, device=self.device)
         numbers[self.rank] = number
         return [int(number) for number in self.reduced(numbers).tolist()]

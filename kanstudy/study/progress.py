@@ -37,6 +37,7 @@ class Progress:
 
     @property
     def silent_s(self) -> float:
+        """Seconds since anything was heard."""
         return time.monotonic() - self._heard_s
 
     @property

@@ -24,7 +24,8 @@ _PAGES = 16
 
 
 class Injector:
-    """A point's injection on rank number `position` of its group; `step_s` is what a dose of 1 takes, s."""
+    """A point's injection (`kanstudy.injection`) on rank number `position` of its group; `step_s` is what a dose of 1
+    takes, s. Jitter is drawn from the point's seed and the position, so that it repeats."""
 
     def __init__(self, point: PointSpec, position: int, step_s: float) -> None:
         injection = parse(point.injection)
@@ -69,7 +70,7 @@ class Injector:
         return later
 
     def stall(self, arm: str) -> None:
-        """Let a batch that was just fetched arrive late."""
+        """Let a batch that was just fetched arrive late, as many times as the arm's batch is a rank's."""
         if self.cause == DATA_PATH:
             batches = self._point.world_size if arm == "serial_global" else 1
             self._spend(batches * self._injection.dose * self.step_s)

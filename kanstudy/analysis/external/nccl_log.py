@@ -112,7 +112,8 @@ def parse_log(text: str, ranks: int | None = None, where: str = "log") -> NcclLo
 
 
 def parse_table(frame: pd.DataFrame, ranks: int | None = None, where: str = "table") -> NcclLog:
-    """The same from a table with columns such as size_b, oop_us, oop_algbw, oop_busbw, ip_us, ...; see `parse_log`."""
+    """The same from a table with columns such as size_b, oop_us, oop_algbw, oop_busbw, ip_us, ...; errors as of
+    `parse_log`."""
     size, halves = _size_column(frame), []
     columns: dict[tuple[bool, str], str] = {}
     for name in frame.columns:

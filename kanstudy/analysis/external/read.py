@@ -61,7 +61,8 @@ def read_table(path: Path | str) -> pd.DataFrame:
 def with_text_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     """The same rows numbered from 0, columns named by distinct text; `where` begins the message of an error.
 
-    A column without a name, such as an index that was saved, is called `column 1` by its place.
+    A column without a name, such as an index that was saved, is called `column 1` by its place. Raises `ExternalError`
+    where a name is there twice.
     """
     texts = [" ".join(map(str, name)) if isinstance(name, tuple) else str(name).strip() for name in frame.columns]
     names = [name or f"column {place}" for place, name in enumerate(texts, start=1)]
@@ -72,7 +73,8 @@ def with_text_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file, unpacked if its name ends with .gz."""
+    """The content of a file, unpacked if its name ends with .gz; `ExternalError` where it cannot be read or is too
+    large."""
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb") as file:
             content = file.read(_LARGEST + 1)
@@ -85,7 +87,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def as_text(content: bytes) -> str:
-    """UTF-8, or UTF-16 with its mark."""
+    """The text of a file that is UTF-8, or UTF-16 with its mark; `ExternalError` where it is neither."""
     encoding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
         text = content.decode(encoding)

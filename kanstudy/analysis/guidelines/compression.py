@@ -22,8 +22,10 @@ _SLOWEST, _FASTEST = 1e3, 1e15
 
 
 def compression(question: Question) -> Iterator[dict]:
-    """The bandwidth of the link that a step waits for, and whether the link here is slower; `Untold` where it
-    cannot be told."""
+    """The bandwidth of the link that a step waits for below which it pays, B/s, and whether the link here is slower.
+
+    Raises `Untold` where it cannot be told, and what `Question.check` raises.
+    """
     point, machines = question.point, question.machines
     if point.world_size == 1:
         return

@@ -15,20 +15,22 @@ SAME_WORK = ("profile", *WORK_KEYS, "global_batch_size", "world_size")
 
 
 def sentence(topic: str, told: bool, text: str, rows: pd.DataFrame, why_not: str = "") -> dict:
-    """A guideline with its source and points; with `why_not`, what it asks cannot be told."""
+    """The row of a guideline that rests on rows of estimates, with their source and points; `told`: it answers. With
+    `why_not` the text is what it asks, and why that cannot be told."""
     source, points = (" ".join(dict.fromkeys(rows[name])) for name in ("source", "point_id"))
     text += f" cannot be told: {why_not}" if why_not else ""
     return finished(topic, told, text, source, points)
 
 
 def finished(topic: str, told: bool, text: str, source: str, points: str) -> dict:
-    """A guideline of a text, its source and the ids of its points."""
+    """The row (`COLUMNS`) of a guideline: its text as a sentence, its source and the ids of its points behind it."""
     text = f"{text[0].upper()}{text[1:]} ({source}: {points})."
     return {"topic": topic, "told": told, "sentence": text, "source": source, "point_ids": points}
 
 
 def fastest(topic: str, head: str, rows: pd.DataFrame, settings: Sequence[str]) -> Iterator[dict]:
-    """Which setting has the shortest step, if its interval lies below all others'."""
+    """Which of the `settings`, one a row of estimates, has the shortest step, if its interval lies below all others';
+    nothing where fewer than two were measured."""
     rows = rows.assign(setting=settings).dropna(subset="step_time_s").sort_values("step_time_s")
     if len(rows) < 2:
         return
@@ -50,7 +52,7 @@ def work_text(rows: pd.DataFrame) -> str:
 
 
 def but(compared: str) -> list[str]:
-    """`SAME_WORK` without what is compared."""
+    """`SAME_WORK` without what is compared: the columns that must be the same."""
     return [name for name in SAME_WORK if name != compared]
 
 

@@ -1,4 +1,7 @@
-"""Settings of DDP: which is fastest, of those measured."""
+"""Settings of DDP: which is fastest, of those measured for the same work.
+
+Frames are those of `estimates.overhead`; a guideline is a row of `sentences.COLUMNS`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What grid and width cost in memory. Memory is counted, not timed, so it has no interval."""
+"""What grid and width cost in memory. Memory is counted, not timed, so it has no interval.
+
+Frames are those of `estimates.model_size`; a guideline is a row of `sentences.COLUMNS`.
+"""
 
 from __future__ import annotations
 

@@ -67,7 +67,11 @@ def allreduce_choices(message_bytes: float, layout: Sequence[int], tiers: Tiers,
 def time_s(
     message_bytes: float, layout: Sequence[int], tiers: Tiers, nvlink: bool, algorithm: str, protocol: str
 ) -> float:
-    """What the tuner expects of an all-reduce with this algorithm and protocol, s."""
+    """What the tuner expects of an all-reduce with this algorithm and protocol, s.
+
+    A ring of p ranks on m nodes takes 2(p-m) steps inside nodes and 2(m-1) between them, and moves 2(p-1)/p of the
+    message; a double tree climbs ⌊log2 m⌋ levels twice, and moves all of it twice.
+    """
     p, m, which = sum(layout), len(layout), NCCL_PROTOCOLS.index(protocol)
     inside, between = _hops_s(layout, tiers, nvlink, algorithm, which)
     if algorithm == "Tree":

@@ -120,11 +120,13 @@ def message_axis(axis: Axes, sizes: Iterable[float]) -> None:
 
 
 def efficiency_axis(axis: Axes) -> None:
+    """An axis of efficiencies: from 0, with room above the dashed ideal of 1."""
     axis.axhline(1, linestyle="--", color="0.4", linewidth=0.9, zorder=1)
     axis.set_ylim(0, max(1.15, axis.get_ylim()[1]))
 
 
 def panels(count: int, height: float = 2.7) -> tuple[Figure, Sequence[Axes]]:
+    """A figure of the text's width with so many axes side by side; `height` in inches."""
     figure = NotebookFigure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.subplots(1, count)
 
@@ -154,6 +156,7 @@ def _room(figure: Figure) -> float:
 
 
 def has(frame: pd.DataFrame, column: str) -> bool:
+    """Whether a frame has a number in a column, so that there is something to draw."""
     return column in frame and bool(np.isfinite(frame[column].astype(float)).any())
 
 

@@ -1,4 +1,9 @@
-"""A record's timed blocks, round by round: the chain of times of the attribution, and which rounds were disturbed."""
+"""A record's timed blocks, round by round: the chain of times of the attribution, and which rounds were disturbed.
+
+A block's time is that of its slowest rank (`metrics.block_time`). Whether a round was disturbed is told by covariates
+alone, the share of its cores that others used and a fixed kernel timed beside it, never by the times themselves: what
+is left out must not depend on what is measured.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +65,8 @@ class Blocks:
 
 
 def blocks(record: Record) -> Blocks:
-    """The blocks of a record; no rows where nothing is measured."""
+    """The blocks of a record, its rounds in order; NaN where a rank's times are missing, no rows where nothing is
+    measured."""
     columns: dict[str, dict[tuple[int, int], float]] = {}
     for arm in ARMS:
         for item in record.arms[arm].rounds if arm in record.arms else []:

@@ -37,7 +37,8 @@ RATIOS = tuple(_POWERS)[:-2]
 
 
 class PairedOperators(PairedRounds):
-    """The rounds of two records of the same work under two operators, pair by pair."""
+    """The rounds of two records of the same work under two operators, pair by pair; the undisturbed ones, or
+    `all_rounds`. `is_measured` where there are pairs that hold all of `_ARMS`."""
 
     def __init__(self, slower: Record, faster: Record, all_rounds: bool = False) -> None:
         super().__init__(slower, faster, all_rounds)

@@ -15,7 +15,8 @@ from kanstudy.files import write_atomically
 def save_table(
     frame: pd.DataFrame, columns: Mapping[str, Column], figures_dir: Path | str, name: str, caption: str
 ) -> None:
-    """Write `name.csv` (all columns, full precision), `name.md` and `name.tex` (as shown)."""
+    """Write `name.csv` (all columns, full precision), `name.md` and `name.tex` (the `columns`, as `view` shows them)
+    into a folder, each whole; `OSError` where that fails."""
     folder = Path(figures_dir)
     table = view(frame, columns)
     write_atomically(folder / f"{name}.csv", frame.to_csv(index=False))
@@ -25,7 +26,7 @@ def save_table(
 
 
 def booktabs(table: pd.DataFrame, name: str, caption: str) -> str:
-    """A booktabs table; the words of the data are escaped."""
+    """A LaTeX table of texts with the rules of booktabs and the label `tab:name`; the words of the data are escaped."""
     head = " & ".join(_escaped(str(heading)) for heading in table.columns)
     rows = [" & ".join(_escaped(str(cell)) for cell in row) + r" \\" for row in table.itertuples(index=False)]
     return "\n".join(

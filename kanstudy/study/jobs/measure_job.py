@@ -29,7 +29,8 @@ LOCK_S = 120.0
 
 
 def measure(run: submission.Submission, step: list[str], job: str) -> int:
-    """Measure what the run's plans still lack; the exit code."""
+    """Measure what the run's plans still lack, in job number `job`, with `step` in front of each rank's command; the
+    exit code of `kanstudy run`. What cannot be measured is told, and the rest goes on."""
     allocation = Allocation(run.cluster, step, lambda: slurm.state(job))
     signal.signal(signal.SIGUSR1, allocation.ask_to_end)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # unwinds, so that the step ends too
@@ -73,7 +74,7 @@ def _code(state: dict[str, Any] | None) -> str:
 
 
 def wait_for_lock(results: Path) -> None:
-    """Wait until nothing else writes the results; `FolderError` where that lasts."""
+    """Wait until nothing else writes the results; `FolderBusyError` where that lasts longer than `LOCK_S`."""
     end = time.monotonic() + LOCK_S
     while True:
         try:
