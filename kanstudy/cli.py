@@ -24,7 +24,7 @@ from kanstudy.commands.bench_attribution import attribution
 from kanstudy.commands.bench_nccl import nccl
 from kanstudy.commands.bench_prediction import prediction
 from kanstudy.commands.collect import collect
-from kanstudy.commands.errors import refusing
+from kanstudy.commands.errors import ended, keeps, refusing
 from kanstudy.commands.predict import predict
 from kanstudy.commands.report import report
 from kanstudy.commands.simulate import simulate
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from kanstudy.study.plan import ExperimentPlan
 
 INTERRUPTED, TERMINATED = 128 + signal.SIGINT, 128 + signal.SIGTERM
-KEPT = " Complete rounds are kept; the same command goes on from there."
-MEASURING = ("run", "bench")
 EXIT_CODES = """\b
 Exit codes:
   0    every planned point is measured
@@ -64,11 +62,11 @@ class _Cli(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            _say_ended("Interrupted.", ctx)
+            click.echo(f"\n{ended(ctx, 'Interrupted.')}", err=True)
             sys.exit(INTERRUPTED)
         except SystemExit as error:
             if error.code == TERMINATED:
-                _say_ended("Terminated.", ctx)
+                click.echo(f"\n{ended(ctx, 'Terminated.')}", err=True)
             raise
         except click.ClickException as error:
             if isinstance(error.__cause__, BrokenPipeError):  # no file failed: who reads the output went away
@@ -80,10 +78,6 @@ class _Cli(click.Group):
             _close_what_is_full()
             said = error.strerror or error
             raise click.ClickException(f"{error.filename}: {said}" if error.filename else str(said)) from error
-
-
-def _say_ended(how: str, ctx: click.Context) -> None:
-    click.echo(f"\n{how}{KEPT if ctx.invoked_subcommand in MEASURING else ''}", err=True)
 
 
 def _close_what_is_full() -> None:
@@ -163,6 +157,7 @@ def run(
     sizes = ", ".join(f"{name} {len(plan.points)}" for name, plan in plans.items())
     click.echo(f"Profile {loaded.name}, points: {sizes}; results in {folders.short(work.results)}")
     click.echo(_left(plans, work.results))
+    keeps()
     work.run(names, f"kanstudy: {loaded.name}")
     states = batch.point_states(plans, work.results)
     click.echo(batch.summary(states))

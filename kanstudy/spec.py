@@ -169,11 +169,13 @@ class PointSpec:
         else:
             for name in ("grid_size", "spline_order", "operator"):
                 require(getattr(self, name) is None, name, getattr(self, name), "absent for an MLP")
+        nearest = max(1, round(self.global_batch_size / self.world_size)) * self.world_size
         require(
             self.global_batch_size % self.world_size == 0,
             "global_batch_size",
             self.global_batch_size,
-            f"divisible by the world size {self.world_size}, or the ranks' mean gradients are not the global mean",
+            f"divisible by the world size {self.world_size}, such as {nearest}, or the ranks' mean gradients are not"
+            " the global mean",
         )
         require(
             self.n_samples >= self.global_batch_size,

@@ -28,7 +28,7 @@ def make(**changes: Any) -> PointSpec:
         ("world_size", 0, "whole number >= 1"),
         ("world_size", True, "whole number >= 1"),
         ("world_size", 2.0, "whole number >= 1"),
-        ("global_batch_size", 63, "divisible by the world size 2"),
+        ("global_batch_size", 63, "divisible by the world size 2, such as 64, or"),
         ("n_samples", 63, r"at least one global batch \(64 rows\)"),
         ("layer_widths", (4,), "at least two"),
         ("layer_widths", (4, 0, 1), "at least two whole numbers"),

@@ -13,13 +13,12 @@ import click
 
 from kanstudy.bench_record import DEFAULT_SHAPES, OPERATORS, PEERS
 from kanstudy.commands import folders
-from kanstudy.commands.errors import BadInput
+from kanstudy.commands.errors import BadInput, keeps
 from kanstudy.study.batch import FAILED, FAULTY_POINTS, OK
 
 if TYPE_CHECKING:
     from kanstudy.bench_record import BenchRecord
 
-INTERRUPTED = 130
 EXIT_CODES = """\b
 Exit codes:
   0    everything is measured; peers that are not installed, and steps too slow to repeat, are rows that say so
@@ -107,14 +106,12 @@ def operator(
             f"{len(plan.candidates)} candidates at {len(plan.shapes)} shapes, {plan.threads} thread(s), {plan.rounds} "
             f"rounds; results in {results / 'bench'}"
         )
+        keeps("What was measured is kept in the record; the same command begins anew.")
         record = benches.run(plan, results, click.echo)
     except (ValueError, FolderError) as error:
         raise BadInput(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"{error}; what was measured until then is in {results / 'bench'}") from error
-    except KeyboardInterrupt:
-        click.echo("\nInterrupted. What was measured is kept in the record; the same command begins anew.", err=True)
-        sys.exit(INTERRUPTED)
     _show(record, figures)
 
 

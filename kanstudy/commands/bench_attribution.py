@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kanstudy.commands import folders
-from kanstudy.commands.errors import BadInput
+from kanstudy.commands.errors import BadInput, keeps
 from kanstudy.injection import OWN_FACTOR
 from kanstudy.study.batch import FAILED
 
@@ -53,6 +53,7 @@ def attribution(
     figures = folders.figures_folder(loaded, results_dir)
     failed = ""
     try:
+        keeps()
         launch.run(dose_response.plan(causes, rounds or 0, quick), results / dose_response.FOLDER)
     except (ProfileError, launch.FolderError) as error:
         raise BadInput(str(error)) from error

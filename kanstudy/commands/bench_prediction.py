@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kanstudy.commands import folders
-from kanstudy.commands.errors import BadInput
+from kanstudy.commands.errors import BadInput, keeps
 from kanstudy.files import write_atomically
 from kanstudy.study.batch import FAILED
 
@@ -92,6 +92,7 @@ def prediction(
         covered = domain_of([point for point in calibration.points if point.world_size == 1])
         for point in plan.points:
             covered.check(point, needs_global_batch=True)
+        keeps()
         for known in (calibration, *([held_out.links_plan(loaded)] if more.points else [])):
             launch.run(known, results)
         frozen = _frozen(plan, more, results)

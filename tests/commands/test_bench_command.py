@@ -103,14 +103,18 @@ def test_bad_input_is_refused_with_one_message_and_nothing_starts(project, tmp_p
     assert not (tmp_path / "results").exists()
 
 
-def test_an_interrupted_benchmark_says_what_is_kept(project, monkeypatch):
-    def interrupt(*_: object) -> BenchRecord:
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("error", "code", "how"), [(KeyboardInterrupt(), 130, "Interrupted."), (SystemExit(143), 143, "Terminated.")]
+)
+def test_a_benchmark_that_is_ended_says_what_is_kept(project, monkeypatch, error, code, how):
+    def end(*_: object) -> BenchRecord:
+        raise error
 
-    monkeypatch.setattr(bench, "run", interrupt)
+    monkeypatch.setattr(bench, "run", end)
     result = kanstudy("--profile", "laptop")
-    assert result.exit_code == 130
-    assert "What was measured is kept" in result.output
+    assert result.exit_code == code
+    kept = "What was measured is kept in the record; the same command begins anew."
+    assert result.output.splitlines()[-1] == f"{how} {kept}"
 
 
 def test_help_teaches_with_an_example():

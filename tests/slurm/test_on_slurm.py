@@ -206,6 +206,18 @@ def test_a_variable_of_the_submission_reaches_the_ranks_and_the_record(sandbox: 
     assert nodes.layout(record) == (2, 2)
 
 
+@pytest.mark.parametrize("script", ["study.sbatch", "report.sbatch"])
+def test_a_job_has_the_limits_of_its_node_not_those_of_the_shell_that_submits(
+    sandbox: Sandbox, tmp_path: Path, script: str
+) -> None:
+    (tmp_path / "setup.sh").write_text("ulimit -S -n\nexit 0\n")
+    path = Path(__file__).parents[2] / "slurm" / script
+    command = f"sbatch --parsable --ntasks=1 --time=1 --output={tmp_path}/out {path} {tmp_path}"
+    job = sandbox.ask("bash", "-c", f"ulimit -S -n 123; {command}")
+    assert sandbox.over(job) == "COMPLETED"
+    assert int((tmp_path / "out").read_text()) > 123
+
+
 def test_slurms_own_words_are_shown(sandbox: Sandbox, tmp_path: Path) -> None:
     wrong = trimmed(tmp_path, "wrong", **{'time_limit = "00:10:00"': 'time_limit = "00:10:00"\npartition = "nowhere"'})
     done = Study(tmp_path, wrong).call("submit")

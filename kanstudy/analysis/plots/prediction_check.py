@@ -34,7 +34,7 @@ def predicted_versus_measured(scores: Scores | None) -> Figure:
         left, right = figure.subplots(1, 2, width_ratios=(3, 2))
         _exposed(left, scores.settings[scores.settings["quantity"] == "exposed_s"])
         _bands(right, steps)
-        right.bar([], [], color=_BAND, label="predicted for a new launch")
+        right.plot([], [], color=_BAND, linewidth=6, label="predicted for a new launch")
         legend(figure, left, right)
     return figure
 

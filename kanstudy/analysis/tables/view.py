@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ import pandas as pd
 from kanstudy.analysis.tables.layouts import Column
 
 NOTHING = "(nothing measured)"
+_INTERVAL = re.compile(r"\S+ \[\S+, \S+\]$")
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,10 @@ class View:
         return self.to_html()
 
     def to_html(self) -> str:
-        """An HTML table, its notes below."""
+        """An HTML table, its notes below; a number stays on one line with its interval."""
         notes = "".join(f"<br>{number}: {html.escape(note)}" for number, note in enumerate(self.notes, 1))
-        table = self.cells.to_html(index=False, border=0, na_rep="") if len(self.cells.columns) else NOTHING
+        cells = self.cells.map(lambda text: text.replace(" ", "\N{NO-BREAK SPACE}") if _INTERVAL.match(text) else text)
+        table = cells.to_html(index=False, border=0, na_rep="") if len(cells.columns) else NOTHING
         return table + (f"<p><small>Notes{notes}</small></p>" if notes else "")
 
     def __repr__(self) -> str:

@@ -84,3 +84,9 @@ def test_every_row_of_every_table_leads_back_to_its_points() -> None:
     assert {"STRONG", "ATTRIBUTION", "BESIDE", "IDENTITY", "COMPARISON", "GUIDELINES"} <= set(shown_rows)
     for name, table in shown_rows.items():
         assert {"point_id", "point_ids", "path"} & set(table), name
+
+
+def test_in_a_notebook_an_interval_is_not_torn_from_its_number() -> None:
+    page = view(FRAME, COLUMNS).to_html()
+    assert "12.3\N{NO-BREAK SPACE}[12.1,\N{NO-BREAK SPACE}12.5]" in page
+    assert "50 % &amp; more" in page
