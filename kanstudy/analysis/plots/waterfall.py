@@ -112,5 +112,5 @@ def _number(axis: Axes, place: int, row: pd.Series, intervals: bool) -> None:
 def _legend(split: bool) -> list[Patch]:
     """What the bars mean; the hatched part only where one is drawn."""
     handles = [Patch(facecolor=_LOSS, label="loss"), Patch(facecolor=_GAIN, label="factor above 1")]
-    handles.append(Patch(facecolor=_LOSS, alpha=_UNTOLD, label="pale: its interval includes 1"))
+    handles.append(Patch(facecolor=_LOSS, alpha=_UNTOLD, label="pale: may be 1, or no interval"))
     return [*handles, Patch(**_FIXED, label="does not shrink with the batch")] if split else handles
