@@ -9,7 +9,7 @@ from kanstudy.sizes import kan_parameters, mlp_parameters
 from kanstudy.spec import ARMS
 from kanstudy.study import experiments
 from kanstudy.study import profile as profile_module
-from kanstudy.study.experiments import EXPERIMENTS, plan
+from kanstudy.study.experiments import EXPERIMENTS, plan, plans
 from kanstudy.study.profile import ProfileError, load_profile
 from kanstudy.study.series import SERIES
 
@@ -328,3 +328,14 @@ def test_a_builtin_profile_stays_within_its_time_on_two_cores(name, minutes, mon
     monkeypatch.setattr(profile_module, "usable_cores", lambda: 2)
     profile = load_profile(name)
     assert sum(plan(profile, experiment).estimated_s() for experiment in EXPERIMENTS) < 60 * minutes
+
+
+def test_all_plans_are_those_with_points_in_running_order_and_why_not_of_others_is_said(tmp_path):
+    profile = profile_of(tmp_path, WEAK, STRONG, COMMUNICATION, machine=ONE)
+    said: list[str] = []
+    assert list(plans(profile, launcher="none", say=said.append)) == ["strong_scaling", "weak_scaling"]
+    (note,) = said
+    assert "communication_overhead: nothing to measure" in note
+    assert list(plans(profile, ["weak_scaling"], launcher="none")) == ["weak_scaling"]
+    with pytest.raises(ProfileError, match="communication_overhead: nothing to measure"):
+        plans(profile, ["communication_overhead"], launcher="none")
