@@ -29,6 +29,7 @@ def pack(profile: Profile | None, results_dir: str, file: str) -> None:
     if path.is_dir():
         raise BadInput(f"--bundle {file}: is a folder, must be a file that can be written")
     notebook = project_root() / "notebooks" / f"{FINAL}.ipynb"
+    folders.check(folders.batch_of(profile, results_dir), [])
     try:
         archive.check_ending(path)
         with tempfile.TemporaryDirectory(prefix="kanstudy-") as made:  # what the notebook makes, and nothing older
@@ -65,6 +66,8 @@ def rebuild(file: str, results_dir: str) -> None:
         raise BadInput(" ".join(str(error).split())) from error
     except OSError as error:
         raise BadInput(f"{file}: cannot be read: {error.strerror or error}") from error
+    work = folders.batch_of(None, str(folder))
+    folders.check(work, [])
     click.echo(f"{file}: {len(files)} files, every checksum holds")
     try:
         for name, data in files.items():
@@ -72,8 +75,6 @@ def rebuild(file: str, results_dir: str) -> None:
                 write_atomically(folder / name.removeprefix("results/"), data)
     except OSError as error:
         raise click.ClickException(f"{folder}: cannot be written: {error.strerror or error}") from error
-    work = folders.batch_of(None, str(folder))
-    folders.check(work, [])
     work.run([], f"kanstudy: {stem}")
     tables = {name.removeprefix("figures/"): data for name, data in files.items() if name.endswith(".csv")}
     other = unequal(tables, work.figures)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,18 @@ def test_there_and_back_the_table_is_the_same(quick: Path) -> None:
     again = report("--from", "paper.zip")
     assert again.exit_code == 2
     assert "is there already" in again.output
+
+
+def test_without_notebooks_nothing_is_written(quick: Path) -> None:
+    """Where kanstudy is installed without a checkout."""
+    report("--results-dir", REFERENCE, "--bundle", "paper.zip")
+    shutil.rmtree(quick / "notebooks")
+    before = sorted(quick.rglob("*"))
+    for words in (["--from", "paper.zip"], ["--results-dir", REFERENCE, "--bundle", "again.zip"]):
+        result = report(*words)
+        assert result.exit_code == 2, result.output
+        assert "no such folder: kanstudy runs the notebooks of a checkout" in result.output
+    assert sorted(quick.rglob("*")) == before
 
 
 def test_a_table_that_comes_out_otherwise_is_told(quick: Path, make_notebook) -> None:

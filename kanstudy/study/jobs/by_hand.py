@@ -12,7 +12,7 @@ from kanstudy.study.folder import opened
 from kanstudy.study.jobs import costs, submission
 from kanstudy.study.places import project_root
 from kanstudy.study.plan import ExperimentPlan
-from kanstudy.study.profile import Profile
+from kanstudy.study.profile import Profile, ProfileError
 from kanstudy.study.provenance import collect
 from kanstudy.study.run_spec import data_files, own_environment, run_spec
 
@@ -27,10 +27,13 @@ def write(
     """Write what has no final record yet as `RUN/plans/*.json`, one a launch, and say what to start where; None where
     nothing is left.
 
-    Raises `ProfileError` without a cluster, which says how many machines there are and how many ranks on each;
+    Raises `ProfileError` without a checkout, and without a cluster, which says how many machines there are and how many ranks on each;
     `FolderError` or `OSError` where the results cannot be written.
     """
     cluster = profile.require_cluster()
+    script = project_root() / "slurm" / "torchrun.sh"
+    if not script.is_file():
+        raise ProfileError(f"{script}: not there: submit from a checkout of the project")
     left = submission.unfinished(plans, results)
     if not left:
         say("Every planned point has its final record")
@@ -61,7 +64,6 @@ def write(
     }
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items() if name != "PYTHONPATH"]
     write_atomically(written.folder / "environment.sh", "\n".join(lines) + "\n")
-    script = project_root() / "slurm" / "torchrun.sh"
     say(f"On each of the {cluster.nodes} machines, K = 0, 1, ..., ADDRESS being that of the first:")
     say(f"  {shlex.quote(str(script))} {shlex.quote(str(written.folder))} K ADDRESS")
     return written

@@ -13,6 +13,7 @@ from profiles_for_tests import STRONG, write
 
 from kanstudy import cli
 from kanstudy.record_files import read_record
+from kanstudy.study.jobs import by_hand
 
 ROOT = Path(__file__).resolve().parents[3]
 MACHINE = '[machine]\ndevice = "cpu"\nworld_sizes = [1, 2]\nallow_oversubscription = true\n'
@@ -71,3 +72,11 @@ def test_its_plans_wait_in_the_run_folder(tmp_path):
     assert "export KANSTUDY_MACHINES=2\n" in (run / "environment.sh").read_text()
     collected = CliRunner().invoke(cli.main, ["collect", "--results-dir", str(tmp_path / "r")])
     assert "Points planned: 2 (2 missing)" in collected.output
+
+
+def test_without_a_checkout_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(by_hand, "project_root", lambda: tmp_path)
+    done = submit(tmp_path)
+    assert done.exit_code == 2, done.output
+    assert "torchrun.sh: not there: submit from a checkout of the project" in done.output
+    assert not (tmp_path / "r").exists()
