@@ -155,7 +155,9 @@ def run(
     folders.check(work, names)
     _check_folder(work.results)
     sizes = ", ".join(f"{name} {len(plan.points)}" for name, plan in plans.items())
-    click.echo(f"Profile {loaded.name}, points: {sizes}; results in {folders.short(work.results)}")
+    what = f": {loaded.study.description}" if loaded.study.description else ""
+    click.echo(f"Profile {loaded.name}{what}")
+    click.echo(f"Points: {sizes}; results in {folders.short(work.results)}")
     click.echo(_left(plans, work.results))
     keeps()
     work.run(names, f"kanstudy: {loaded.name}")

@@ -96,8 +96,8 @@ def test_run_measures_everything_and_says_where_to_look(project):
     result = kanstudy("run", "--profile", "mine.toml")
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert lines[0] == "Profile mine, points: strong_scaling 1, weak_scaling 1; results in results/mine"
-    assert re.fullmatch(r"To measure: 2 of 2 points, about \d+ s", lines[1])
+    assert lines[:2] == ["Profile mine", "Points: strong_scaling 1, weak_scaling 1; results in results/mine"]
+    assert re.fullmatch(r"To measure: 2 of 2 points, about \d+ s", lines[2])
     starts = [line for line in lines if line.startswith("[")]
     assert starts == [
         "[1/4] 00_kan_model",

@@ -37,7 +37,8 @@ def plan_text(plans: Mapping[str, ExperimentPlan], profile: Profile) -> str:
     cluster = profile.cluster
     assert cluster is not None
     nodes = f"{cluster.nodes} nodes x {cluster.ranks_per_node} ranks"
-    lines = [f"Profile {profile.name}: one allocation of {nodes}, {profile.device} with {profile.backend}"]
+    what = f" ({profile.study.description})" if profile.study.description else ""
+    lines = [f"Profile {profile.name}{what}: one allocation of {nodes}, {profile.device} with {profile.backend}"]
     for name, plan in plans.items():
         rounds = sorted(set(plan.rounds.values()))
         most = "up to " if plan.target_width else ""
