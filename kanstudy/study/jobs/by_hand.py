@@ -27,8 +27,8 @@ def write(
     """Write what has no final record yet as `RUN/plans/*.json`, one a launch, and say what to start where; None where
     nothing is left.
 
-    Raises `ProfileError` without a checkout, and without a cluster, which says how many machines there are and how many ranks on each;
-    `FolderError` or `OSError` where the results cannot be written.
+    Raises `ProfileError` without a checkout, and without a cluster, which says how many machines there are and how many
+    ranks on each; `FolderError` or `OSError` where the results cannot be written.
     """
     cluster = profile.require_cluster()
     script = project_root() / "slurm" / "torchrun.sh"
