@@ -37,12 +37,8 @@ def simulate(
 ) -> list[Record]:
     """A record of each point, `rounds` complete rounds in each of `launches` launches, drawn with `seed`.
 
-    A point that does not fit the machine's memory has a record of status `oom`. Raises `ValueError` on rounds or
-    launches below 1.
+    A point that does not fit the machine's memory has a record of status `oom`.
     """
-    for name, value in (("rounds", rounds), ("launches", launches)):
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} = {value!r}: must be a whole number >= 1")
     return [record_of(point, machine, _run(point, rounds, launches, seed)) for point in points]
 
 

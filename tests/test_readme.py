@@ -1,5 +1,5 @@
-"""Every command of the README and of the pages in docs is run as it stands there, made cheap where it would measure for
-long, in a clean folder that has what a clone has; what cannot be run here is named with the reason."""
+"""Every command of the README and of its pages in notebooks/ is run as it stands there, made cheap where it would
+measure for long, in a clean folder that has what a clone has; what cannot be run here is named with the reason."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ SERIES_KEYS = (
     "injection",
     "link",
 )
-"""What the points of one curve share; only the world size differs. `node_set` is
-the launch's hosts, on which groups of all sizes are nested: a curve never joins two sets of nodes."""
+"""What the points of one curve share; only the world size differs. `node_set` is the launch's hosts, on which groups of
+all sizes are nested: a curve never joins two sets of nodes."""
 
 WORK_KEYS = tuple(
     name

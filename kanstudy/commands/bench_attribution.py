@@ -47,6 +47,7 @@ def attribution(
     from kanstudy.analysis.plots.save import save_figure
     from kanstudy.analysis.results import ResultsError
     from kanstudy.study import dose_response, launch
+    from kanstudy.study.datasets.rows import DataError
     from kanstudy.study.profile import ProfileError
 
     loaded, results = folders.given(profile, results_dir)
@@ -55,7 +56,7 @@ def attribution(
     try:
         keeps()
         launch.run(dose_response.plan(causes, rounds or 0, quick), results / dose_response.FOLDER)
-    except (ProfileError, launch.FolderError) as error:
+    except (ProfileError, launch.FolderError, DataError) as error:
         raise BadInput(str(error)) from error
     except launch.LaunchError as error:
         failed = str(error)

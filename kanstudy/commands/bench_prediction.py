@@ -73,6 +73,7 @@ def prediction(
     from kanstudy.analysis.held_out.frozen import FrozenError
     from kanstudy.study import held_out, launch
     from kanstudy.study import profile as profiles
+    from kanstudy.study.datasets.rows import DataError
     from kanstudy.study.emulation import ranks as emulation
 
     results = folders.path_given(out, "--out")
@@ -99,7 +100,7 @@ def prediction(
         click.echo(f"predictions are frozen: {results / 'predictions.json'}, SHA-256 {frozen.sha256}")
         for unknown in (plan, *([more] if more.points else [])):
             launch.run(replace(unknown, provenance=frozen.provenance), results)
-    except (profiles.ProfileError, launch.FolderError, NotCovered, TooFewSteps) as error:
+    except (profiles.ProfileError, launch.FolderError, DataError, NotCovered, TooFewSteps) as error:
         raise BadInput(str(error)) from error
     except (launch.LaunchError, CalibrationError, LinksError, FrozenError, OSError) as error:
         click.echo(str(error), err=True)

@@ -54,14 +54,14 @@ def path_given(given: str, option: str) -> Path:
         raise BadInput(f"{option} {given}: cannot be used: {error}") from error
 
 
-def made(given: str, option: str = "--out") -> Path:
-    """The folder that an option names, which is there from now on; `BadInput` where it cannot be."""
-    folder = path_given(given, option)
+def made(given: str) -> Path:
+    """The folder that `--out` names, which is there from now on; `BadInput` where it cannot be."""
+    folder = path_given(given, "--out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise BadInput(
-            f"{option} {given}: must be a folder that can be written: {getattr(error, 'strerror', error)}"
+            f"--out {given}: must be a folder that can be written: {getattr(error, 'strerror', error)}"
         ) from error
     return folder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,7 +98,7 @@ def predict(
     sizes = _sizes(world_sizes, loaded)
     own = folders.results_folder(loaded, "")
     if not calibration and not own.is_dir():
-        how = f"kanstudy {'submit' if loaded.cluster else 'run'} --profile {profile} --only calibration"
+        how = f"kanstudy {'submit' if loaded.cluster else 'run'} --profile {shlex.quote(profile)} --only calibration"
         raise BadInput(f"{folders.short(own)}: nothing is measured there: {how}, or name another with --calibration")
     with refusing(ProfileError, NotCovered, TooFewSteps, PredictionError, widening.WideningError):
         asked = points(loaded, sizes, scaling or "")

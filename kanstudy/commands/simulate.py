@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -77,7 +78,7 @@ def simulate(
         whys = [refused[point] for point in plan.points if point in refused]
         why = f", {len(whys)} not: {whys[0]}" if whys else ""
         click.echo(f"{name}: {len(plan.points) - len(whys)} points simulated{why}")
-    click.echo(f"Figures, tables and the report: kanstudy report --results-dir {folders.short(results)}")
+    click.echo(f"Figures, tables and the report: kanstudy report --results-dir {shlex.quote(folders.short(results))}")
 
 
 def _machines(

@@ -57,6 +57,7 @@ def submit(
     from kanstudy.study import experiments
     from kanstudy.study import profile as profiles
     from kanstudy.study.cluster import with_variables
+    from kanstudy.study.datasets.rows import DataError
     from kanstudy.study.folder import FolderError
     from kanstudy.study.jobs import by_hand as writing
     from kanstudy.study.jobs import costs, slurm, submission
@@ -79,10 +80,12 @@ def submit(
             return
         do = writing.write if by_hand else submitting.submit
         run = do(plans, loaded, results, figures, click.echo)
-    except (profiles.ProfileError, slurm.SlurmError, FolderError) as error:
+    except (profiles.ProfileError, slurm.SlurmError, FolderError, DataError) as error:
         raise BadInput(str(error)) from error
     except OSError as error:
-        raise BadInput(f"{error.filename or results}: cannot be written: {error.strerror or error}") from error
+        raise BadInput(
+            f"{error.filename or results_dir or profile}: cannot be written: {error.strerror or error}"
+        ) from error
     if run is not None:
         named = shlex.join(["--profile", profile, *(["--results-dir", results_dir] if results_dir else [])])
         click.echo(f"How far it is: kanstudy collect {named}")

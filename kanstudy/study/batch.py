@@ -14,7 +14,7 @@ from kanstudy.study.folder import states
 from kanstudy.study.live_bar import live_bar
 
 if TYPE_CHECKING:
-    from kanstudy.study.experiments import ExperimentPlan
+    from kanstudy.study.plan import ExperimentPlan
 
 INTRODUCTION = "00_kan_model"
 FINAL = "90_figures_and_tables"

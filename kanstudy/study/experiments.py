@@ -29,7 +29,7 @@ from kanstudy.study.series import (
 )
 from kanstudy.study.strict import ProfileError, allowed
 
-__all__ = ["EXPERIMENTS", "ExperimentPlan", "plan", "plans", "points"]
+__all__ = ["EXPERIMENTS", "plan", "plans", "points"]
 
 
 def plan(

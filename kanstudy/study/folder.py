@@ -24,8 +24,8 @@ from kanstudy.strict_json import RecordError
 from kanstudy.study.plan import ExperimentPlan
 from kanstudy.wanted import wanted_of
 
-_NOT_WRITABLE = (
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE),
+_NOT_WRITABLE = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)
 )
 """What a disk says that is full, over its quota or the user's limit, read-only, another's, broken or gone."""
 BESIDE = "beside"

@@ -63,8 +63,6 @@ def run(
     """
     if launcher not in LAUNCHERS:
         raise ValueError(f"launcher = {launcher!r}: must be one of {', '.join(LAUNCHERS)}")
-    if not isinstance(results_dir, (str, Path)):  # papermill passes on what looks like a number as one
-        raise ValueError(f"results_dir = {results_dir!r}: must be a folder's path, as text")
     if isinstance(max_minutes, str) or not max_minutes >= 0:
         raise ValueError(f"max_minutes = {max_minutes!r}: must be a number >= 0, 0 for no limit")
     results = places.results_dir(plan.profile, results_dir)
@@ -87,7 +85,8 @@ def run(
             launches.measure()
             failures = launches.failures
     elif launcher == "slurm" and plan.points:
-        submit({plan.experiment: plan}, plan.profile, results, places.figures_dir(plan.profile), _say)
+        figures = results / "figures" if str(results_dir) else places.figures_dir(plan.profile)
+        submit({plan.experiment: plan}, plan.profile, results, figures, _say)
     outcome = LaunchOutcome(results_dir=results, statuses=folder.states(plan, results))
     for point_id, state in outcome.statuses.items():
         if state in FINAL_FAULTS:

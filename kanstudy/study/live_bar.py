@@ -49,7 +49,8 @@ class Bar:
 
     def __init__(self, out: TextIO, results: Path) -> None:
         self._out, self._results = out, results
-        self._began_s, self._lock, self._drawn = time.time(), threading.Lock(), False
+        self._began_s = time.time() - 1  # files' times may be of a coarser clock
+        self._lock, self._drawn = threading.Lock(), False
         self._path: Path | None = None
         self._progress: Progress | None = None
 

@@ -17,11 +17,13 @@ def project_root() -> Path:
 def results_dir(profile: Profile, given: str | Path = "") -> Path:
     """Where the profile's records lie: the folder given, or `results/<profile>` of the project; `ProfileError` where
     there can be none of that name."""
-    return resolved(given) if str(given) else project_root() / "results" / profile.name
+    return resolved(given) if given != "" else project_root() / "results" / profile.name
 
 
 def resolved(given: str | Path) -> Path:
     """The folder of results that is given, its path in full; `ProfileError` where there can be none of that name."""
+    if not isinstance(given, (str, Path)):  # papermill passes on what looks like a number as one
+        raise ProfileError(f"results_dir = {given!r}: must be a folder's path, as text")
     try:
         return Path(given).expanduser().resolve()
     except (OSError, RuntimeError, ValueError) as error:  # nobody's home, a loop of links
@@ -30,7 +32,7 @@ def resolved(given: str | Path) -> Path:
 
 def folder_to_read(profile: str = "", given: str = "") -> Path:
     """The results to show: the folder given, or the profile's, or without either the reference result."""
-    if given:
+    if given != "":
         return resolved(given)
     if profile:
         return results_dir(load_profile(profile))

@@ -31,3 +31,10 @@ def test_results_where_nobody_is_at_home_are_said():
     for ask in (lambda folder: results_dir(load_profile("smoke"), folder), lambda folder: folder_to_read(given=folder)):
         with pytest.raises(ProfileError, match="results_dir = '~nobody-at-all/x': cannot be used: "):
             ask("~nobody-at-all/x")
+
+
+@pytest.mark.parametrize("folder", [2024, 0, 1.5])  # papermill's -p results_dir 2024
+def test_results_in_no_folders_path_are_said(folder):
+    for ask in (lambda: results_dir(load_profile("smoke"), folder), lambda: folder_to_read(given=folder)):
+        with pytest.raises(ProfileError, match=f"results_dir = {folder}: must be a folder's path, as text"):
+            ask()

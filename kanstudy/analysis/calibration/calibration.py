@@ -15,7 +15,7 @@ import pandas as pd
 
 from kanstudy.analysis.calibration import fitting, links, memory
 from kanstudy.analysis.calibration.constants import Constants
-from kanstudy.analysis.calibration.domain import Domain, domain_of
+from kanstudy.analysis.calibration.domain import HOW, Domain, domain_of
 from kanstudy.analysis.calibration.fitting import Node
 from kanstudy.analysis.calibration.links import Links
 from kanstudy.analysis.calibration.readings import TOGETHER, read, step_blocks
@@ -121,7 +121,7 @@ def calibrate(records: Sequence[Record]) -> Calibration:
     if len(of_one) < LEAST_POINTS:
         raise CalibrationError(
             f"{len(of_one)} complete points of one rank alone: a calibration needs at least {LEAST_POINTS}; measure:"
-            " kanstudy run, in a job kanstudy submit, --only calibration"
+            f" {HOW}"
         )
     alone, node = [read(r) for r in _calm(of_one, LEAST_POINTS)], [read(r) for r in _calm(of_node, _NODE_POINTS)]
     node_ranks = max((max(layout(reading.record)) for reading in node), default=1)

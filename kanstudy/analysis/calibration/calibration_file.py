@@ -11,6 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from kanstudy.analysis import results
 from kanstudy.analysis.calibration.calibration import Calibration, CalibrationError, calibrate
+from kanstudy.analysis.calibration.domain import HOW
 from kanstudy.files import write_atomically
 
 SCHEMA_VERSION = 2
@@ -56,8 +57,7 @@ def of_results(folder: Path | str) -> Calibration:
     except results.ResultsError as error:
         raise CalibrationError(str(error)) from error
     if not loaded.records:
-        how = f"kanstudy run, in a job kanstudy submit, --only {EXPERIMENT}"
-        raise CalibrationError(f"{folder}: no records of the experiment {EXPERIMENT}: {how}")
+        raise CalibrationError(f"{folder}: no records of the experiment {EXPERIMENT}: {HOW}")
     return calibrate(loaded.records)
 
 

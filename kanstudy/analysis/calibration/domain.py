@@ -9,6 +9,8 @@ from kanstudy.analysis.machine_model.work import flops_per_sample, n_parameters
 from kanstudy.sizes import widths_text
 from kanstudy.spec import PointSpec
 
+HOW = "kanstudy run --profile P --only calibration (in a job: kanstudy submit ...)"
+"""The command that measures a calibration."""
 _SAME = ("model", "operator", "dtype", "optimizer", "tf32")
 
 
@@ -56,8 +58,7 @@ class Domain:
         add = f"add {value} to" if key == "local_batch_sizes" else "extend"
         raise NotCovered(
             f"{name} = {value}: {why}calibrated are {low} to {high}, and nothing is predicted beyond; {add} {key} of"
-            " [[study.calibration]] in the profile, then measure: kanstudy run, in a job kanstudy submit,"
-            " --only calibration"
+            f" [[study.calibration]] in the profile, then measure: {HOW}"
         )
 
 

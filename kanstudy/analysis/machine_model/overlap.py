@@ -19,8 +19,8 @@ def exposed_s(
 ) -> np.ndarray:
     """Time from the end of an undisturbed backward to the arrival of the last bucket, s, in the shape of `backward_s`.
 
-    `ready` (buckets,) is the share of backward after which each bucket is complete, ascending; the last, complete at 1,
-    is never hidden. Bucket i alone takes `delay_s[i]` + `transfer_s[i]`. Of `streams` buckets at most one
+    `ready` (buckets,) is the share of backward after which each bucket is complete, ascending; of one complete at 1
+    nothing is hidden. Bucket i alone takes `delay_s[i]` + `transfer_s[i]`. Of `streams` buckets at most one
     each is under way, in order: one with NCCL, two with gloo. Backward goes 1/(1 + `slowdown`) as fast meanwhile, and
     what that costs is part of the result, which is negative where backward outlasts the last bucket. `ready`,
     `delay_s`, `transfer_s` (n, buckets) and `slowdown` (n, 1) may also differ from one backward (n,) to the next.

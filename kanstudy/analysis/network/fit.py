@@ -39,7 +39,7 @@ class NetworkFit:
         """Why nothing is fitted; empty where it is."""
         return self.fit.reason
 
-    def draws(self, count: int, seed: int = 0) -> list[Network]:
+    def draws(self, count: int) -> list[Network]:
         """Networks from the t distribution of the fitted constants, for bands; `ValueError` where none are fitted.
 
         A new message lies beside the network by `fit.residual_sd` besides.
@@ -47,7 +47,7 @@ class NetworkFit:
         if self.fit.refused:
             raise ValueError(f"network {self.network.name!r} was not fitted: {self.reason}")
         values, covariance = np.asarray(self.fit.values), np.asarray(self.fit.covariance)
-        rng, k = np.random.default_rng(seed), len(values)
+        rng, k = np.random.default_rng(0), len(values)
         freedom = len(self.fit.x) - k
         normal = rng.multivariate_normal(np.zeros(k), covariance, count)
         logs = np.log(values) + normal * np.sqrt(freedom / rng.chisquare(freedom, (count, 1)))

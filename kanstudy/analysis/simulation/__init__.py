@@ -1,1 +1,1 @@
-"""Records of a machine that is not there, drawn from its cost model with their truth."""
+"""Records of a machine that is not there, drawn from its machine model."""

@@ -59,10 +59,10 @@ def job_lines(jobs: Queue) -> list[str]:
                 continue
             reason = slurm.reason(job) if state in slurm.WAITING else ""
             said = state.lower() or "Slurm does not know it any more"
-            lines.append(f"Job {job}, {_WHAT.get(kind, kind)}: {said}{f' ({reason})' if reason else ''}")
+            lines.append(f"Job {job}, {_WHAT[kind]}: {said}{f' ({reason})' if reason else ''}")
             if stuck := slurm.why_stuck(reason):
                 end = f"scancel {' '.join(pair.values())}"
-                lines.append(f"  it will not start: {stuck}; end it ({end}), change that, and submit again")
+                lines.append(f"  it does not start: {stuck}; end it ({end}), change that, and submit again")
             if state not in slurm.LIVE:
                 lines += _last_words(run / _OUTPUT[kind].format(job), state)
     return lines

@@ -31,7 +31,8 @@ _LEFT = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)")
 _TOO_MUCH = "[cluster] asks for more than may be asked for"
 _STUCK = {
     r"PartitionTimeLimit|\w*WallDuration\w*": f"{_TOO_MUCH}: time_limit",
-    r"PartitionNodeLimit|\w*Max(Node|Cpu|CPU|GRES|Gres|TRES|Mem)\w*PerJob\w*": f"{_TOO_MUCH}: nodes, GPUs, cores",
+    r"PartitionNodeLimit": f"{_TOO_MUCH}: nodes (or some are down: sinfo)",
+    r"\w*Max(Node|Cpu|CPU|GRES|Gres|TRES|Mem)\w*PerJob\w*": f"{_TOO_MUCH}: nodes, GPUs, cores",
     r"Invalid(Account|QOS)|Account(NotAllowed|ingPolicy)|QOSNotAllowed": "[cluster] names an account or qos that is not"
     " allowed",
     r"BadConstraints|PartitionConfig|NodeConfig\w*": "no nodes of the partition are as [cluster] asks for",

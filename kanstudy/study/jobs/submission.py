@@ -129,7 +129,8 @@ def read_jobs(results: Path) -> dict[Path, dict[str, str]]:
     found = {}
     for path in sorted(results.glob(f"{JOBS}/*/jobs.json")):
         try:
-            found[path.parent] = {str(name): str(job) for name, job in json.loads(path.read_text()).items()}
+            pair = json.loads(path.read_text()).items()
+            found[path.parent] = {name: str(job) for name, job in pair if name in ("study", "report")}
         except (OSError, ValueError, AttributeError, RecursionError):
             continue
     return found

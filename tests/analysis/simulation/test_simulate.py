@@ -225,9 +225,3 @@ def test_bad_values_are_refused_by_name(cls: type, field: str, value: object, al
     with pytest.raises(ValueError, match=field) as caught:
         cls(**{field: value})
     assert str(caught.value) == f"{field} = {value!r}: must be {allowed}"
-
-
-@pytest.mark.parametrize(("name", "value"), [("rounds", 0), ("launches", 0), ("rounds", 2.0)])
-def test_rounds_and_launches_are_whole_numbers(name: str, value: object) -> None:
-    with pytest.raises(ValueError, match=rf"{name} = {value}: must be a whole number >= 1"):
-        simulate(points((1,)), MACHINE, **({"rounds": 2} | {name: value}))

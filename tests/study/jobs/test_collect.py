@@ -160,7 +160,7 @@ def test_it_is_quick_on_a_login_node(folder):
     [
         ("PartitionTimeLimit", "time_limit"),
         ("QOSMaxWallDurationPerJobLimit", "time_limit"),
-        ("PartitionNodeLimit", "nodes, GPUs, cores"),
+        ("PartitionNodeLimit", "nodes (or some are down: sinfo)"),
         ("QOSMaxNodePerJobLimit", "nodes, GPUs, cores"),
         ("InvalidAccount", "account or qos"),
         ("BadConstraints", "no nodes of the partition"),
@@ -175,7 +175,7 @@ def test_a_job_that_will_never_start_is_told_with_what_to_change(folder, reason,
     folder.queue("42 PENDING\n")
     output = folder.collect().output
     assert f"pending ({reason})" in output
-    assert ("it will not start: [cluster]" in output or "it will not start: no nodes" in output) == bool(what)
+    assert ("it does not start: [cluster]" in output or "it does not start: no nodes" in output) == bool(what)
     assert what in output
 
 
@@ -195,3 +195,10 @@ def test_the_last_words_of_a_report_that_failed_are_shown(folder):
     output = folder.collect().output
     assert "  | all is measured" in output
     assert "no kernel" not in output
+
+
+def test_a_name_that_no_job_has_is_passed_over(folder):
+    submission.write_jobs(folder.run, {"study": "42", "other": "44"})
+    result = folder.collect()
+    assert "Job 42" in result.output
+    assert "44" not in result.output

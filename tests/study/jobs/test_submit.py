@@ -307,6 +307,18 @@ def test_a_notebook_submits_and_returns_at_once(profile, stand_in, capsys):
     assert set(outcome.statuses.values()) == {"missing"}
     assert "Submitted job 42" in capsys.readouterr().out
     assert len((stand_in / "sbatch.calls").read_text().splitlines()) == 2
+    (run,) = submission.read_jobs(stand_in / "r")
+    assert submission.read(run).figures == stand_in / "r" / "figures", "the profile's own are another result's"
+
+
+def test_data_that_cannot_be_prepared_are_said(profile, stand_in):
+    (stand_in / "r").mkdir()
+    (stand_in / "r" / "data").write_text("no folder")
+    arguments = ["submit", "--profile", str(profile.path), "--results-dir", str(stand_in / "r")]
+    result = CliRunner().invoke(cli.main, arguments)
+    assert result.exit_code == 2
+    assert result.output.startswith(f"Error: data set file {stand_in}/r/data/")
+    assert not (stand_in / "sbatch.calls").exists()
 
 
 def test_states_are_asked_of_the_accounting_where_the_queue_has_forgotten(stand_in):
