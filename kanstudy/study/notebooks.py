@@ -24,6 +24,11 @@ KERNEL = "python3"
 TYPES = ("bool", "int", "float", "str", "list[int]", "list[str]")
 """What a parameter may be annotated with: exactly the values that papermill passes on unchanged."""
 
+_QUIET_END = [
+    "--log-level=CRITICAL",
+    "--IPKernelApp.exec_lines=__import__('logging').getLogger('asyncio').setLevel('CRITICAL')",
+]
+"""Else a kernel that is interrupted or ended speaks of itself, and of its tasks that are pending."""
 MAX_ERROR_LINES = 40
 """Lines of a cell's error that are repeated; the failed notebook keeps all of it."""
 
@@ -170,7 +175,7 @@ def _execute(path: Path, output: Path, parameters: dict[str, Any]) -> None:
             stdout_file=sys.stdout,
             stderr_file=sys.stderr,
             cwd=path.parent,
-            extra_arguments=["--log-level=CRITICAL"],  # what a kernel says of itself when it is interrupted
+            extra_arguments=_QUIET_END,
         )
     except PapermillExecutionError:
         pass  # `unfinished` says where and why
