@@ -3,21 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from fabricate import make_point
+from test_published_region import BATCHES, MODEL, SIZES, SLOW_INSIDE
 
-from kanstudy.analysis.machine_model.model import MachineModel
-from kanstudy.analysis.network.network import Link, Network
+from kanstudy.analysis.network.network import Link
 from kanstudy.analysis.prediction.published_region import Settings, region
 from kanstudy.analysis.prediction.published_sensitivity import all_at_once, sensitivity, sentence_of_draws
-
-MODEL = make_point(world_size=8)
-SLOW_INSIDE = MachineModel(
-    name="slow inside", launch_s=4e-4, ranks_per_node=2, nodes=4,
-    network=Network(inside=Link(bytes_per_s=1e9), between=Link(bytes_per_s=2e9)),
-)  # fmt: skip
-"""Two ranks of a node reach each other more slowly than those of two nodes, so that spread costs less than packed."""
-BATCHES = [8 * 2**k for k in range(4, 13)]
-SIZES = Settings([16, 32, 64], BATCHES)
 
 
 def test_each_constant_is_changed_alone_and_the_counts_are_those_of_its_region() -> None:
